@@ -1,0 +1,69 @@
+// Two alternating slots and a generation: how a page of several words is published without a lock.
+//
+// Writer, generation g:  slot[g % 2].generation = g, then its words, then its checksum, then `latest` = g.
+// Reader:                g = latest, copy slot[g % 2], check its generation again, check the checksum.
+// SYNC POINT: every word is stored with release and loaded with acquire. A reader that saw one word of g + 2
+// in the slot therefore also sees slot.generation == g + 2 and knows that its copy is mixed.
+//
+// F13: a writer that dies anywhere leaves `latest` at a complete slot. F17: where the checksum of the latest
+// slot is wrong, the other is used. A reader never waits: it tries a fixed number of times.
+// Never: a lock, a count of readers, or anything a reader writes.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "shm/page.hpp"
+#include "shm/result.hpp"
+
+namespace apportion {
+
+// At the start of each slot.
+struct SlotHeader {
+  std::uint64_t generation = 0;
+  std::uint64_t payload_words = 0;
+  std::uint64_t checksum = 0;  // of generation, payload_words and the payload
+};
+static_assert(sizeof(SlotHeader) == 24);
+
+// Bytes of a slot for `payload_words`, rounded up to a cache line.
+[[nodiscard]] std::size_t slot_bytes_for(std::size_t payload_words);
+
+[[nodiscard]] std::uint64_t slot_checksum(std::uint64_t generation, std::span<const std::uint64_t> payload);
+
+// `page` is mapped and outlives both classes; `pair` lies in it.
+class SlotWriter {
+ public:
+  SlotWriter(void* page, SlotPairHeader* pair);
+  // At most the words the slots were made for.
+  void publish(std::span<const std::uint64_t> payload);
+  [[nodiscard]] std::uint64_t generation() const { return generation_; }
+
+ private:
+  std::uint64_t* slot(std::uint64_t generation) const;
+  void* page_;
+  SlotPairHeader* pair_;
+  std::uint64_t generation_ = 0;
+};
+
+class SlotReader {
+ public:
+  // Offsets and size are taken from `pair` once and checked against `mapped`: Errc::protocol.
+  [[nodiscard]] static Result<SlotReader> open(const void* page, Bytes mapped, std::size_t pair_offset);
+
+  // Returns the generation read. Errors as LedgerReader::read().
+  [[nodiscard]] Result<std::uint64_t> read(std::vector<std::uint64_t>& payload) const;
+
+ private:
+  SlotReader(const std::uint64_t* first, const std::uint64_t* second, const std::uint64_t* latest,
+             std::size_t words);
+  enum class Outcome { good, empty, damaged, overtaken };
+  Outcome copy(std::uint64_t generation, std::vector<std::uint64_t>& payload) const;
+  const std::uint64_t* slots_[2];
+  const std::uint64_t* latest_;
+  std::size_t slot_words_;
+};
+
+}  // namespace apportion
