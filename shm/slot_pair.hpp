@@ -24,7 +24,7 @@ namespace apportion {
 struct SlotHeader {
   std::uint64_t generation = 0;
   std::uint64_t payload_words = 0;
-  std::uint64_t checksum = 0;  // of generation, payload_words and the payload
+  std::uint64_t checksum = 0;  // of generation, payload_words and the payload: slot_checksum()
 };
 static_assert(sizeof(SlotHeader) == 24);
 
@@ -33,37 +33,47 @@ static_assert(sizeof(SlotHeader) == 24);
 
 [[nodiscard]] std::uint64_t slot_checksum(std::uint64_t generation, std::span<const std::uint64_t> payload);
 
-// `page` is mapped and outlives both classes; `pair` lies in it.
+// Both classes point into a mapped page, which must outlive them.
 class SlotWriter {
  public:
-  SlotWriter(void* page, SlotPairHeader* pair);
-  // At most the words the slots were made for.
+  // Fills `pair` (which lies in the page) for two slots from `first_slot` on, each with room for
+  // `payload_words`.
+  SlotWriter(void* page, std::size_t first_slot, std::size_t payload_words, SlotPairHeader* pair);
+
+  // At most `payload_words`.
   void publish(std::span<const std::uint64_t> payload);
+
   [[nodiscard]] std::uint64_t generation() const { return generation_; }
 
  private:
-  std::uint64_t* slot(std::uint64_t generation) const;
-  void* page_;
-  SlotPairHeader* pair_;
+  std::uint64_t* slots_[2];
+  std::uint64_t* latest_;
+  std::size_t payload_words_;
   std::uint64_t generation_ = 0;
 };
 
 class SlotReader {
  public:
-  // Offsets and size are taken from `pair` once and checked against `mapped`: Errc::protocol.
+  // Offsets and size are taken from the page once and checked against `mapped`: Errc::protocol.
   [[nodiscard]] static Result<SlotReader> open(const void* page, Bytes mapped, std::size_t pair_offset);
 
-  // Returns the generation read. Errors as LedgerReader::read().
+  // Both return the generation read. Errors as LedgerReader::read(). The first resizes `payload` to what was
+  // published; the second fills `payload`, zero where less was published, cut where more was, and allocates
+  // nothing.
   [[nodiscard]] Result<std::uint64_t> read(std::vector<std::uint64_t>& payload) const;
+  [[nodiscard]] Result<std::uint64_t> read(std::span<std::uint64_t> payload) const;
 
  private:
-  SlotReader(const std::uint64_t* first, const std::uint64_t* second, const std::uint64_t* latest,
-             std::size_t words);
-  enum class Outcome { good, empty, damaged, overtaken };
-  Outcome copy(std::uint64_t generation, std::vector<std::uint64_t>& payload) const;
-  const std::uint64_t* slots_[2];
-  const std::uint64_t* latest_;
-  std::size_t slot_words_;
+  enum class Outcome { good, damaged, overtaken };
+  SlotReader() = default;
+  template <typename Prepare>
+  [[nodiscard]] Result<std::uint64_t> read_with(Prepare prepare) const;
+  template <typename Prepare>
+  [[nodiscard]] Outcome copy(std::uint64_t generation, Prepare prepare) const;
+
+  const std::uint64_t* slots_[2] = {};
+  const std::uint64_t* latest_ = nullptr;
+  std::size_t payload_words_ = 0;  // room in a slot
 };
 
 }  // namespace apportion
