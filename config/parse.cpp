@@ -1,291 +1,36 @@
-// TOML text -> Config. The one file that knows toml++, and the one table of keys: what is parsed, what
-// docs/config.md lists and what an unknown key is compared with are the same three lists below.
-//
-// Every key has a reader that takes the TOML value, stores it in its target and reports what is wrong.
-// Reading goes on after an error, so that all of them can be shown.
+// TOML text -> Config: walks the tables, names every key's line, and hands the values to the key tables.
+// The one file that includes toml++.
 #include "config/config.hpp"
 #include "config/find.hpp"
+#include "config/key_tables.hpp"
 #include "config/keys.hpp"
 #include "config/quote.hpp"
+#include "config/value.hpp"
 
 #define TOML_EXCEPTIONS 0
-#define TOML_UNRELEASED_FEATURES 0
 #include <toml++/toml.h>
 
 #include <algorithm>
 #include <array>
-#include <cmath>
 #include <span>
 #include <utility>
 
 namespace apportion {
 namespace {
 
-struct Found {
-  int line;
-  std::string text;
-};
-
-std::string shown(const toml::node& node) {
-  if (const auto* text = node.as_string()) return quoted(text->get());
-  if (const auto* number = node.as_integer()) return quoted(std::to_string(number->get()));
-  if (const auto* truth = node.as_boolean()) return truth->get() ? "\"true\"" : "\"false\"";
-  if (const auto* number = node.as_floating_point()) {
-    if (std::isnan(number->get())) return "\"nan\"";
-    return quoted(std::to_string(number->get()));
+Written written(const toml::node& node) {
+  if (const auto* text = node.as_string()) return {text->get()};
+  if (const auto* number = node.as_integer()) return {number->get()};
+  if (const auto* number = node.as_floating_point()) return {number->get()};
+  if (const auto* truth = node.as_boolean()) return {truth->get()};
+  if (const toml::array* array = node.as_array()) {
+    WrittenList list;
+    for (const toml::node& element : *array)
+      list.push_back(written(element));
+    return {std::move(list)};
   }
-  if (node.is_table()) return "a table";
-  return node.is_array() ? "an array" : "a date or a time";
+  return {Other{node.is_table() ? "a table" : "a date or a time"}};
 }
-
-// One key's value: where it stands, and where complaints about it go.
-class Value {
- public:
-  Value(const toml::node& node, std::string path, int line, std::string_view file, std::vector<Found>& errors)
-      : node_(node), path_(std::move(path)), line_(line), file_(file), errors_(errors) {}
-
-  [[nodiscard]] const toml::node& node() const { return node_; }
-
-  void refuse(const std::string& what) {
-    errors_.push_back({line_, std::string{file_} + ":" + std::to_string(line_) + ": " + path_ + ": " + what});
-  }
-  void refuse_type(const char* wanted) { refuse(shown(node_) + " has the wrong type; write " + wanted); }
-
-  // Hands the string, or the spelling of a bare integer (which every grammar refuses in its own words), to
-  // `parse`. None after an error.
-  template <typename Parse>
-  [[nodiscard]] auto spelled(Parse parse, const char* wanted)
-      -> std::optional<std::decay_t<decltype(*parse(""))>> {
-    auto result = [&]() -> decltype(parse("")) {
-      if (const auto* text = node_.as_string()) return parse(text->get());
-      if (const auto* number = node_.as_integer()) return parse(std::to_string(number->get()));
-      return Error{Errc::invalid, shown(node_) + " has the wrong type; write " + wanted};
-    }();
-    if (result) return *result;
-    refuse(result.error().message);
-    return std::nullopt;
-  }
-
-  [[nodiscard]] std::optional<Fraction> fraction_of_float() {
-    const auto* number = node_.as_floating_point();
-    if (number == nullptr) return std::nullopt;
-    Result<Fraction> fraction = parse_fraction(number->get());
-    if (fraction) return *fraction;
-    refuse(fraction.error().message);
-    return std::nullopt;
-  }
-
-  [[nodiscard]] std::optional<Amount> amount() {
-    if (!node_.is_floating_point()) {
-      return spelled(parse_amount, R"(a size such as "12GiB" or a fraction such as "25%")");
-    }
-    const std::optional<Fraction> fraction = fraction_of_float();
-    return fraction ? std::optional<Amount>{*fraction} : std::nullopt;
-  }
-  [[nodiscard]] std::optional<Amount> amount_above_zero() {
-    std::optional<Amount> value = amount();
-    if (value != Amount{0_B}) return value;
-    refuse(shown(node_) + " is zero; write a size above it");
-    return std::nullopt;
-  }
-  [[nodiscard]] std::optional<Bytes> bytes() { return spelled(parse_bytes, R"(a size such as "512MiB")"); }
-  [[nodiscard]] std::optional<Share> share() {
-    if (!node_.is_floating_point())
-      return spelled(parse_share, R"(a share such as "0.5", "0.5-0.8" or "0.5+")");
-    const std::optional<Fraction> fraction = fraction_of_float();
-    return fraction ? std::optional<Share>{{*fraction, *fraction}} : std::nullopt;
-  }
-  void duration(Duration& target) {
-    if (const auto value = spelled(parse_duration, R"(a duration such as "2s" or "500ms")")) target = *value;
-  }
-  void boolean(bool& target) {
-    if (const auto* value = node_.as_boolean()) {
-      target = value->get();
-    } else {
-      refuse_type("true or false");
-    }
-  }
-  template <typename Int>
-  void integer(Int& target, std::int64_t least, std::int64_t most) {
-    const auto* value = node_.as_integer();
-    if (value != nullptr && value->get() >= least && value->get() <= most) {
-      target = static_cast<Int>(value->get());
-      return;
-    }
-    const std::string wanted =
-        "write a whole number from " + std::to_string(least) + " to " + std::to_string(most);
-    refuse(shown(node_) + (value == nullptr ? " has the wrong type; " : " is out of range; ") + wanted);
-  }
-  // The value whose to_text() is written here.
-  template <typename Enum, std::size_t N>
-  [[nodiscard]] std::optional<Enum> word(const std::array<Enum, N>& values) {
-    const auto* text = node_.as_string();
-    std::string choices;
-    for (const Enum value : values) {
-      if (text != nullptr && text->get() == to_text(value)) return value;
-      choices += (choices.empty() ? "\"" : " or \"") + std::string{to_text(value)} + "\"";
-    }
-    if (text == nullptr) {
-      refuse_type(choices.c_str());
-    } else {
-      refuse(shown(node_) + " is not known; write " + choices);
-    }
-    return std::nullopt;
-  }
-  [[nodiscard]] bool says_auto() const {
-    const auto* text = node_.as_string();
-    return text != nullptr && text->get() == "auto";
-  }
-
- private:
-  const toml::node& node_;
-  std::string path_;
-  int line_;
-  std::string_view file_;
-  std::vector<Found>& errors_;
-};
-
-template <typename T>
-void store(T& target, std::optional<std::type_identity_t<T>> value) {
-  if (value) target = std::move(*value);
-}
-template <typename T>
-void store(std::optional<T>& target, std::optional<T> value) {
-  if (value) target = std::move(value);
-}
-
-void read_chunk(Value& value, Bytes& target) {
-  const std::optional<Bytes> chunk = value.bytes();
-  if (!chunk) return;
-  const bool is_power_of_two = chunk->value != 0 && (chunk->value & (chunk->value - 1)) == 0;
-  if (is_power_of_two && *chunk >= kMinChunk && *chunk <= kMaxChunk) {
-    target = *chunk;
-  } else {
-    value.refuse(shown(value.node()) + " cannot be the chunk; write 2MiB, 4MiB, 8MiB and so on, up to 1GiB");
-  }
-}
-
-// A job while it is read: share and guarantee or limit exclude each other.
-struct JobTarget {
-  JobConfig job;
-  std::optional<Share> share;
-  const Names& names;
-};
-
-void read_users(Value& value, JobTarget& target) {
-  const toml::array* users = value.node().as_array();
-  if (users == nullptr) return value.refuse_type(R"(a list such as ["alice", "@ml"])");
-  // An empty list means nobody to one reader and everybody to another.
-  if (users->empty()) {
-    return value.refuse(
-        "an empty list lets nobody in; name somebody, or leave the key out for whoever reaches the socket");
-  }
-  for (const toml::node& user : *users) {
-    std::string text;
-    if (const auto* name = user.as_string()) {
-      text = name->get();
-    } else if (const auto* id = user.as_integer()) {
-      text = std::to_string(id->get());
-    } else {
-      value.refuse(shown(user) + R"( names nobody; write a user "alice", a uid 1000 or a group "@ml")");
-      continue;
-    }
-    Result<UserRule> rule = parse_user_rule(text, target.names);
-    if (rule) {
-      target.job.users.push_back(*std::move(rule));
-    } else {
-      value.refuse(rule.error().message);
-    }
-  }
-}
-
-template <typename Target>
-struct Key {
-  const char* name;
-  const char* default_text;
-  void (*read)(Value&, Target&);
-};
-
-constexpr std::int64_t kMaxCap = 1'000'000;
-
-constexpr std::array<Key<BrokerConfig>, 11> kBrokerKeys{{
-    {"device", "\"0\"",
-     [](Value& v, BrokerConfig& b) {
-       store(b.device, v.spelled(parse_device, R"(a device such as "0" or "GPU-...", in quotes)"));
-     }},
-    {"pool", "\"auto\"",
-     [](Value& v, BrokerConfig& b) {
-       if (!v.says_auto()) store(b.pool, v.amount_above_zero());
-     }},
-    {"chunk", "\"32MiB\"", [](Value& v, BrokerConfig& b) { read_chunk(v, b.chunk); }},
-    {"reserve", "-",
-     [](Value& v, BrokerConfig& b) {
-       store(b.reserve, v.word(std::array{Reserve::all, Reserve::leased}));
-     }},
-    {"overhead", "\"auto\"",
-     [](Value& v, BrokerConfig& b) {
-       if (!v.says_auto()) store(b.overhead, v.amount());
-     }},
-    {"reclaim_deadline", "\"2s\"",
-     [](Value& v, BrokerConfig& b) {
-       v.duration(b.reclaim_deadline);
-       if (b.reclaim_deadline.count() > 0) return;
-       b.reclaim_deadline = BrokerConfig{}.reclaim_deadline;
-       v.refuse(shown(v.node()) + " leaves no time to give memory back; write a duration such as \"2s\"");
-     }},
-    {"reattach_window", "\"5s\"", [](Value& v, BrokerConfig& b) { v.duration(b.reattach_window); }},
-    {"idle_return", "\"30s\"", [](Value& v, BrokerConfig& b) { v.duration(b.idle_return); }},
-    {"sessions_per_uid", "256", [](Value& v, BrokerConfig& b) { v.integer(b.sessions_per_uid, 1, kMaxCap); }},
-    {"requests_per_second", "1000",
-     [](Value& v, BrokerConfig& b) { v.integer(b.requests_per_second, 1, kMaxCap); }},
-    {"fail_open", "false", [](Value& v, BrokerConfig& b) { v.boolean(b.fail_open); }},
-}};
-
-constexpr std::array<Key<JobTarget>, 15> kJobKeys{{
-    {"share", "-", [](Value& v, JobTarget& t) { store(t.share, v.share()); }},
-    {"guarantee", "\"0B\"", [](Value& v, JobTarget& t) { store(t.job.guarantee, v.amount()); }},
-    {"limit", "\"100%\"", [](Value& v, JobTarget& t) { store(t.job.limit, v.amount_above_zero()); }},
-    {"priority", "0", [](Value& v, JobTarget& t) { v.integer(t.job.priority, INT32_MIN, INT32_MAX); }},
-    {"hold", "\"attached\"",
-     [](Value& v, JobTarget& t) {
-       store(t.job.hold, v.word(std::array{Hold::attached, Hold::always}));
-     }},
-    {"lend", "true", [](Value& v, JobTarget& t) { v.boolean(t.job.lend); }},
-    {"report", "\"auto\"",
-     [](Value& v, JobTarget& t) {
-       store(t.job.report,
-             v.word(std::array{ReportRule::automatic, ReportRule::guarantee, ReportRule::limit}));
-     }},
-    {"overdue", "\"deny\"",
-     [](Value& v, JobTarget& t) {
-       store(t.job.overdue, v.word(std::array{Overdue::deny, Overdue::evict}));
-     }},
-    {"library_room", "\"0B\"", [](Value& v, JobTarget& t) { store(t.job.library_room, v.bytes()); }},
-    {"wait", "\"10s\"", [](Value& v, JobTarget& t) { v.duration(t.job.wait); }},
-    {"scrub", "\"cross-owner\"",
-     [](Value& v, JobTarget& t) {
-       store(t.job.scrub, v.word(std::array{Scrub::cross_owner, Scrub::always, Scrub::never}));
-     }},
-    {"return", "\"auto\"",
-     [](Value& v, JobTarget& t) {
-       store(t.job.return_rule,
-             v.word(std::array{ReturnRule::automatic, ReturnRule::trusted, ReturnRule::strict}));
-     }},
-    {"transport", "\"vmm\"",
-     [](Value& v, JobTarget& t) {
-       store(t.job.transport, v.word(std::array{Transport::vmm, Transport::ipc}));
-     }},
-    {"serve", "\"credit\"",
-     [](Value& v, JobTarget& t) {
-       store(t.job.serve, v.word(std::array{Serve::credit, Serve::lease}));
-     }},
-    {"users", "-", read_users},
-}};
-
-constexpr std::array<Key<AdhocConfig>, 2> kAdhocKeys{{
-    {"max_guarantee", "\"0.5\"", [](Value& v, AdhocConfig& a) { store(a.max_guarantee, v.amount()); }},
-    {"max_per_user", "\"0.5\"", [](Value& v, AdhocConfig& a) { store(a.max_per_user, v.amount()); }},
-}};
 
 constexpr std::array<std::string_view, 3> kTables{"broker", "jobs", "adhoc"};
 
@@ -316,9 +61,9 @@ class FileReader {
   // In the order of the file.
   [[nodiscard]] std::vector<std::string> errors() {
     std::stable_sort(errors_.begin(), errors_.end(),
-                     [](const Found& a, const Found& b) { return a.line < b.line; });
+                     [](const ConfigError& a, const ConfigError& b) { return a.line < b.line; });
     std::vector<std::string> texts;
-    for (Found& error : errors_)
+    for (ConfigError& error : errors_)
       texts.push_back(std::move(error.text));
     return texts;
   }
@@ -354,11 +99,12 @@ class FileReader {
     const toml::table* table = node.as_table();
     if (table == nullptr) {
       const std::string wanted = name == "jobs" ? "[jobs.NAME]" : "[" + name + "]";
-      return refuse(line, name + ": " + shown(node) + " has the wrong type; write a table " + wanted);
+      return refuse(line,
+                    name + ": " + shown(written(node)) + " has the wrong type; write a table " + wanted);
     }
     config_.lines[name] = line;
-    if (name == "broker") read_keys(*table, name, kBrokerKeys, config_.broker);
-    if (name == "adhoc") read_keys(*table, name, kAdhocKeys, config_.adhoc);
+    if (name == "broker") read_keys(*table, name, broker_keys(), config_.broker);
+    if (name == "adhoc") read_keys(*table, name, adhoc_keys(), config_.adhoc);
     if (name == "jobs") {
       for (const auto& [job_key, job] : *table)
         read_job(job_key, job);
@@ -373,13 +119,14 @@ class FileReader {
       return refuse(line, "[jobs]: " + good.error().message);
     const toml::table* table = node.as_table();
     if (table == nullptr) {
-      return refuse(line, path + ": " + shown(node) + " has the wrong type; write a table [" + path + "]");
+      return refuse(line,
+                    path + ": " + shown(written(node)) + " has the wrong type; write a table [" + path + "]");
     }
     config_.lines[path] = line;
     job_order_[name] = {key.source().begin.line, key.source().begin.column};
     JobTarget target{{}, {}, names_};
     target.job.name = name;
-    read_keys(*table, path, kJobKeys, target);
+    read_keys(*table, path, job_keys(), target);
     settle_share(*table, path, target);
     config_.jobs.push_back(std::move(target.job));
   }
@@ -405,8 +152,8 @@ class FileReader {
     }
   }
 
-  template <typename Target, std::size_t N>
-  void read_keys(const toml::table& table, const std::string& path, const std::array<Key<Target>, N>& keys,
+  template <typename Target>
+  void read_keys(const toml::table& table, const std::string& path, std::span<const Key<Target>> keys,
                  Target& target) {
     for (const auto& [key, node] : table) {
       const std::string name{key.str()};
@@ -419,13 +166,13 @@ class FileReader {
       }
       const std::string key_path = path + "." + name;
       config_.lines[key_path] = line;
-      Value value{node, key_path, line, config_.file, errors_};
+      Value value{written(node), key_path, line, config_.file, errors_};
       known->read(value, target);
     }
   }
 
-  template <typename Target, std::size_t N>
-  static std::string hint_for(const std::string& name, const std::array<Key<Target>, N>& keys) {
+  template <typename Target>
+  static std::string hint_for(const std::string& name, std::span<const Key<Target>> keys) {
     std::vector<std::string_view> names;
     for (const Key<Target>& key : keys)
       names.emplace_back(key.name);
@@ -444,22 +191,11 @@ class FileReader {
 
   Config config_;
   const Names& names_;
-  std::vector<Found> errors_;
+  std::vector<ConfigError> errors_;
   std::map<std::string, std::pair<std::uint32_t, std::uint32_t>> job_order_;  // name -> line, column
 };
 
 }  // namespace
-
-std::vector<KeyInfo> config_keys() {
-  std::vector<KeyInfo> keys;
-  for (const auto& key : kBrokerKeys)
-    keys.push_back({"broker", key.name, key.default_text});
-  for (const auto& key : kJobKeys)
-    keys.push_back({"jobs", key.name, key.default_text});
-  for (const auto& key : kAdhocKeys)
-    keys.push_back({"adhoc", key.name, key.default_text});
-  return keys;
-}
 
 std::vector<std::string> config_errors(std::string_view text, std::string file, const Names& names) {
   FileReader reader{std::move(file), names};
