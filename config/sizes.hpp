@@ -36,6 +36,9 @@ struct Share {
   friend bool operator==(const Share&, const Share&) = default;
 };
 
+// No size above this parses: sums of all jobs' sizes stay far from wrapping.
+inline constexpr Bytes kMaxSize{1ULL << 50};
+
 using Duration = std::chrono::milliseconds;
 
 // Each returns Errc::invalid with one line that quotes `text`. Zero bytes ("0B") and zero time ("0s") parse:
