@@ -60,6 +60,15 @@ Result<Chunk> Chunk::import(const Device& device, const Fd& fd, Bytes size) {
   return chunk;
 }
 
+Result<Chunk> Chunk::at(const Device& device, CUdeviceptr address, Bytes size) {
+  const DriverTable& driver = device.driver();
+  CUmemGenericAllocationHandle handle = 0;
+  void* inside = reinterpret_cast<void*>(static_cast<std::uintptr_t>(address));
+  const CUresult r = driver.mem_retain_allocation_handle(&handle, inside);
+  if (r != CUDA_SUCCESS) return driver_error(driver, r, "cuMemRetainAllocationHandle");
+  return Chunk(driver, handle, size);
+}
+
 Result<Fd> Chunk::export_fd() const {
   int fd = -1;
   errno = 0;

@@ -29,6 +29,10 @@ class Chunk {
   // fd), driver.
   static Result<Chunk> import(const Device& device, const Fd& fd, Bytes size);
 
+  // One more reference to the chunk of `size` bytes that is mapped at `address`, any address inside it (rule
+  // 25): for mapping it elsewhere after its own reference went. Error driver.
+  static Result<Chunk> at(const Device& device, CUdeviceptr address, Bytes size);
+
   // A new descriptor for this chunk, close-on-exec, for one message; close it after sending (rule 20).
   // Errors: system where the process or the system has no descriptor left (K5), driver.
   [[nodiscard]] Result<Fd> export_fd() const;
