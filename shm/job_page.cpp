@@ -13,7 +13,7 @@ namespace {
 constexpr PageKind kKind{"job page", kJobPageMagic, kJobPageMajor, kJobPageMinor};
 constexpr std::size_t kPairOffset = sizeof(PageHeader) + offsetof(JobPageHeader, slots);
 constexpr std::size_t kFirstSlot = 192;
-constexpr std::size_t kFigureWords = sizeof(JobPageFigures) / sizeof(std::uint64_t);
+constexpr std::size_t kFigureWords = sizeof(JobFigures) / sizeof(std::uint64_t);
 using FigureWords = std::array<std::uint64_t, kFigureWords>;
 static_assert(sizeof(PageHeader) + sizeof(JobPageHeader) <= kFirstSlot);
 
@@ -38,7 +38,7 @@ Result<JobPageWriter> JobPageWriter::create(std::uint64_t epoch, const std::stri
   return JobPageWriter(std::move(*fd), std::move(*mapping), slots);
 }
 
-void JobPageWriter::publish(const JobPageFigures& figures) {
+void JobPageWriter::publish(const JobFigures& figures) {
   slots_.publish(std::bit_cast<FigureWords>(figures));
 }
 
@@ -57,11 +57,11 @@ Result<JobPageReader> JobPageReader::open(int memfd) {
   return JobPageReader(std::move(*mapping), *slots);
 }
 
-Result<JobPageFigures> JobPageReader::read() const {
+Result<JobFigures> JobPageReader::read() const {
   FigureWords words;
   const Result<std::uint64_t> generation = slots_.read(words);
   if (!generation) return generation.error();
-  return std::bit_cast<JobPageFigures>(words);
+  return std::bit_cast<JobFigures>(words);
 }
 
 std::uint64_t JobPageReader::epoch() const {

@@ -18,7 +18,7 @@ class JobPageWriter {
  public:
   [[nodiscard]] static Result<JobPageWriter> create(std::uint64_t epoch, const std::string& job);
 
-  void publish(const JobPageFigures& figures);
+  void publish(const JobFigures& figures);
 
   [[nodiscard]] int fd() const { return fd_.get(); }
 
@@ -36,7 +36,7 @@ class JobPageReader {
   [[nodiscard]] static Result<JobPageReader> open(int memfd);
 
   // Errors as LedgerReader::read().
-  [[nodiscard]] Result<JobPageFigures> read() const;
+  [[nodiscard]] Result<JobFigures> read() const;
 
   [[nodiscard]] std::uint64_t epoch() const;
   [[nodiscard]] std::string job() const;

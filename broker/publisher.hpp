@@ -1,0 +1,68 @@
+// The pages that clients read, and the pages they write: ledger, one job page per job, one report page per session.
+//
+// Owns: the memfds and their mappings; new in each epoch. Promises: a job page is written at once, for the GRANT that
+// depends on it; the ledger at most a thousand times a second, and always once more after the last change. Never:
+// believes a report page (F23: figures are clamped, and only shown).
+#pragma once
+
+#include <memory>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "broker/figures.hpp"
+#include "broker/server_loop.hpp"
+#include "shm/job_page.hpp"
+#include "shm/ledger.hpp"
+#include "shm/report_page.hpp"
+
+namespace apportion {
+
+struct PublisherSetup {
+  std::uint64_t epoch = 1;
+  std::string device_uuid;
+  std::string device_name;
+  Bytes device_total;
+  Bytes overhead;
+  Bytes helper_context;
+  std::vector<std::string> jobs;  // in the order of JobIndex
+};
+
+class Publisher {
+ public:
+  // `figures` is asked when the ledger is due.
+  [[nodiscard]] static Result<std::unique_ptr<Publisher>> create(Loop& loop, PublisherSetup setup,
+                                                                 std::function<LedgerFigures()> figures);
+
+  [[nodiscard]] Result<int> add_session(SessionId session);  // its report page's descriptor
+  void remove_session(SessionId session);
+
+  void publish_job(JobIndex job, const JobFigures& figures);
+  void ledger_changed();
+
+  [[nodiscard]] int ledger_fd() const { return ledger_.fd(); }
+  [[nodiscard]] int job_page_fd(JobIndex job) const { return job_pages_[job.value].fd(); }
+  [[nodiscard]] std::uint64_t generation() const { return ledger_.generation(); }
+
+  // What a session says about itself, clamped to the device. Zeros for a session that has no page.
+  [[nodiscard]] ReportFigures report(SessionId session) const;
+
+  // The ledger as it would be published now: STATUS answers from it, so that page and answer never differ in shape.
+  [[nodiscard]] LedgerSnapshot snapshot(const LedgerFigures& figures) const;
+
+ private:
+  Publisher(Loop& loop, PublisherSetup setup, std::function<LedgerFigures()> figures, LedgerWriter ledger,
+            std::vector<JobPageWriter> job_pages);
+  void publish_ledger();
+
+  Loop& loop_;
+  PublisherSetup setup_;
+  std::function<LedgerFigures()> figures_;
+  LedgerWriter ledger_;
+  std::vector<JobPageWriter> job_pages_;
+  std::unordered_map<SessionId, ReportPage> reports_;
+  std::unique_ptr<Loop::Watch> pause_;  // set for a millisecond after each publication
+  bool changed_in_pause_ = false;
+};
+
+}  // namespace apportion

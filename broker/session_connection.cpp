@@ -1,0 +1,126 @@
+#include "broker/session_connection.hpp"
+
+#include "shm/fault_point.hpp"
+
+namespace apportion {
+
+Connection::Connection(Loop& loop, ConnectionId id, Fd socket, Peer peer, Owner& owner)
+    : loop_(loop), id_(id), socket_(std::move(socket)), peer_(std::move(peer)), owner_(owner) {
+  readable_ = loop_.on_readable(socket_.get(), [this] { drain(); });
+}
+
+Connection::~Connection() = default;
+
+void Connection::send(std::span<const std::byte> message, std::vector<Fd> fds, std::optional<GrantPart> grant) {
+  if (!socket_) {
+    if (grant) owner_.grant_unsent(*grant, "the client hung up");
+    return;
+  }
+  queue_.push_back({{message.begin(), message.end()}, std::move(fds), std::move(grant)});
+  if (queue_.size() > kMaxQueued) return close("it does not read its messages");  // F27
+  flush();
+}
+
+void Connection::send_borrowed(std::span<const std::byte> message, std::span<const int> fds) {
+  if (!socket_) return;
+  // Nothing was queued before a WELCOME, and a fresh socket has room: it is sent now or the peer is gone.
+  Result<channel::Sent> sent = channel::try_send(socket_.get(), message, fds);
+  if (!sent.ok()) return close(sent.error().message);
+  if (*sent != channel::Sent::yes) close("no room for the WELCOME: descriptors in flight are used up");
+}
+
+void Connection::grant_answered() {
+  grant_in_flight_ = false;
+  flush();
+}
+
+void Connection::close_after_sending() {
+  close_when_empty_ = true;
+  flush();
+}
+
+void Connection::close_unless(std::chrono::milliseconds idle) {
+  idle_ = loop_.after(idle, [this] { close("it did not say what it wants in time"); });
+}
+
+void Connection::drain() {
+  channel::Datagram datagram;
+  while (socket_ && !close_when_empty_) {
+    Result<bool> got = channel::try_receive(socket_.get(), datagram);
+    if (!got.ok() && got.error().code == Errc::disconnected) return close("hung up");
+    if (got.ok() && !*got) return;
+    Result<wire::Message> message =
+        got.ok() ? wire::decode(datagram.bytes(), wire::Sender::client) : Result<wire::Message>(got.error());
+    // F25: no message of a client carries descriptors; what came is closed here.
+    if (message.ok() && (!datagram.fds.empty() || datagram.fds_lost))
+      message = Error{Errc::protocol, "a client's message carries no descriptors; send it without"};
+    datagram.fds.clear();
+    if (message.ok()) {
+      owner_.message(*this, *message);
+      continue;
+    }
+    // F24: it is told once what was wrong, and dropped; what it holds stays charged until it has ended.
+    auto refused = wire::make<wire::Refused>(0, 0);
+    if (got.ok()) {
+      if (Result<wire::Header> header = wire::decode_header(datagram.bytes()); header.ok()) {
+        refused.header.request_id = header->request_id;
+        refused.refused_type = header->type;
+      }
+    }
+    refused.code = static_cast<std::uint32_t>(message.error().code);
+    refused.text.set(message.error().message);
+    send(wire::bytes_of(refused));
+    close_after_sending();
+  }
+}
+
+void Connection::flush() {
+  while (socket_ && !queue_.empty()) {
+    Outgoing& next = queue_.front();
+    if (next.grant && grant_in_flight_) return;
+    std::vector<int> fds;
+    for (const Fd& fd : next.fds) fds.push_back(fd.get());
+    if (next.grant) APPORTION_FAULT_POINT("grant.before_send");
+    Result<channel::Sent> sent = channel::try_send(socket_.get(), next.bytes, fds);
+    if (!sent.ok()) return close(sent.error().message);
+    if (*sent == channel::Sent::would_block) {
+      if (!writable_) {
+        writable_ = loop_.on_writable(socket_.get(), [this] {
+          writable_.reset();
+          flush();
+        });
+      }
+      return;
+    }
+    // Other clients leave too many descriptors unread; no event says when that ends.
+    if (*sent == channel::Sent::too_many_in_flight) return send_later(std::chrono::milliseconds(10));
+    grant_in_flight_ = grant_in_flight_ || next.grant.has_value();
+    if (next.grant) APPORTION_FAULT_POINT("grant.after_send");
+    queue_.pop_front();  // K3: closes the descriptors; what is in flight has references of its own
+  }
+  // Not from inside the caller's hands: closed() may destroy this.
+  if (socket_ && close_when_empty_ && queue_.empty() && !closing_)
+    closing_ = loop_.after(std::chrono::nanoseconds(0), [this] { close("done"); });
+}
+
+void Connection::send_later(std::chrono::milliseconds delay) {
+  writable_ = loop_.after(delay, [this] {
+    writable_.reset();
+    flush();
+  });
+}
+
+void Connection::close(const std::string& why) {
+  if (!socket_) return;
+  readable_.reset();
+  writable_.reset();
+  idle_.reset();
+  closing_.reset();
+  socket_.reset();
+  const std::deque<Outgoing> unsent = std::exchange(queue_, {});
+  for (const Outgoing& message : unsent)
+    if (message.grant) owner_.grant_unsent(*message.grant, "the client hung up");
+  owner_.closed(*this, why);
+}
+
+}  // namespace apportion

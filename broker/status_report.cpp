@@ -1,0 +1,119 @@
+#include "broker/status_report.hpp"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <fstream>
+
+namespace apportion {
+namespace {
+
+std::string process_name(std::uint32_t pid) {
+  std::ifstream comm("/proc/" + std::to_string(pid) + "/comm");
+  std::string name;
+  std::getline(comm, name);
+  return name;
+}
+
+std::uint32_t process_uid(std::uint32_t pid) {
+  std::ifstream status("/proc/" + std::to_string(pid) + "/status");
+  for (std::string word; status >> word;) {
+    std::uint32_t uid = 0;
+    if (word == "Uid:" && status >> uid) return uid;
+  }
+  return 0;
+}
+
+template <typename M, typename Rows>
+void send_list(const Rows& rows, std::size_t capacity, std::uint64_t request, std::uint64_t epoch, const SendRow& send) {
+  wire::for_each_part<M>(rows.size(), capacity, request, epoch, [&](M& message, std::size_t first, std::size_t count) {
+    std::copy_n(rows.begin() + static_cast<std::ptrdiff_t>(first), count, message.rows.begin());
+    send(wire::bytes_of(message));
+  });
+}
+
+wire::BrokerRow broker_row(const StatusFacts& facts, const LedgerSnapshot& snapshot, std::uint64_t generation) {
+  wire::BrokerRow row;
+  row.totals = snapshot.totals;
+  row.device_uuid = wire::Text<48>(facts.device_uuid);
+  row.device_name = wire::Text<96>(facts.device_name);
+  row.version = wire::Text<32>(APPORTION_VERSION);
+  row.socket = wire::Text<256>(facts.socket);
+  row.config = wire::Text<256>(facts.config);
+  row.note = wire::Text<512>(facts.note);
+  row.pid = static_cast<std::uint32_t>(getpid());
+  row.keeper_pid = facts.keeper_pid;
+  row.uptime_ms = facts.uptime_ms;
+  row.generation = generation;
+  row.jobs = snapshot.jobs_total;
+  row.sessions = snapshot.sessions_total;
+  row.restarts = facts.restarts;
+  row.flags = (facts.simulated ? wire::BrokerRow::kSimulated : 0U) |
+              (facts.note.empty() ? 0U : wire::BrokerRow::kClosed) |
+              (facts.leased ? wire::BrokerRow::kReserveLeased : 0U);
+  return row;
+}
+
+}  // namespace
+
+std::vector<wire::HolderRow> holder_rows(const LedgerSnapshot& snapshot, const Pool::Room& room, Bytes reserved) {
+  std::vector<wire::HolderRow> rows;
+  Bytes listed = reserved;
+  const auto self = static_cast<std::uint32_t>(getpid());
+  for (const DeviceProcess& process : room.processes) {
+    const auto pid = static_cast<std::uint32_t>(process.pid);
+    const Bytes used = process.used.value_or(Bytes{});
+    if (pid == self) continue;
+    const auto session = std::find_if(snapshot.sessions.begin(), snapshot.sessions.end(),
+                                      [&](const SessionRecord& record) { return record.pid == pid; });
+    wire::HolderRow row;
+    row.bytes = used.value;
+    row.pid = pid;
+    row.uid = process_uid(pid);
+    row.name = wire::Text<64>(process_name(pid));
+    row.kind = static_cast<std::uint32_t>(wire::HolderKind::foreign);
+    if (session != snapshot.sessions.end()) {
+      row.kind = static_cast<std::uint32_t>(wire::HolderKind::context);
+      row.session_id = session->id;
+    }
+    rows.push_back(row);
+    listed += used;
+  }
+  if (room.memory.ok() && room.memory->used > listed) {
+    wire::HolderRow rest;
+    rest.bytes = (room.memory->used - listed).value;
+    rest.kind = static_cast<std::uint32_t>(wire::HolderKind::foreign_rest);
+    rows.push_back(rest);
+  }
+  return rows;
+}
+
+void send_status(const StatusFacts& facts, const LedgerSnapshot& snapshot, const Publisher& pages,
+                 std::span<const wire::HolderRow> holders, const wire::StatusRequest& request, const SendRow& send) {
+  const std::uint64_t id = request.header.request_id;
+  if ((request.what & wire::StatusRequest::kJobs) != 0) {
+    std::vector<wire::JobRow> rows;
+    for (const JobRecord& record : snapshot.jobs) rows.push_back({.job = record});
+    send_list<wire::StatusJobs>(rows, wire::kMaxJobRows, id, facts.epoch, send);
+  }
+  if ((request.what & wire::StatusRequest::kSessions) != 0) {
+    std::vector<wire::SessionRow> rows;
+    for (const SessionRecord& record : snapshot.sessions) {
+      wire::SessionRow row{.session = record};
+      if (record.job < snapshot.jobs.size()) row.job_name = snapshot.jobs[record.job].name;
+      row.report = pages.report(SessionId{record.id});
+      rows.push_back(row);
+    }
+    send_list<wire::StatusSessions>(rows, wire::kMaxSessionRows, id, facts.epoch, send);
+  }
+  if ((request.what & wire::StatusRequest::kHolders) != 0)
+    send_list<wire::StatusHolders>(holders, wire::kMaxHolderRows, id, facts.epoch, send);
+  // Last, with the flag: a reader that has it has everything.
+  auto broker = wire::make<wire::StatusBroker>(id, facts.epoch);
+  broker.part.count = 1;
+  broker.part.flags = wire::kLast;
+  broker.row = broker_row(facts, snapshot, pages.generation());
+  send(wire::bytes_of(broker));
+}
+
+}  // namespace apportion

@@ -1,0 +1,41 @@
+// Answers STATUS_REQUEST: the ledger's records, and who else is on the device.
+//
+// Promises: the rows of one answer are of one moment of the book. Never: asks the driver; the reading of the device is
+// given. Pure but for /proc, where the names of foreign processes come from.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "broker/pool.hpp"
+#include "broker/publisher.hpp"
+#include "shm/wire.hpp"
+
+namespace apportion {
+
+struct StatusFacts {
+  std::string device_uuid;
+  std::string device_name;
+  std::string socket;
+  std::string config;
+  std::string note;  // why closed; empty when open
+  std::uint32_t keeper_pid = 0;
+  std::uint64_t uptime_ms = 0;
+  std::uint32_t restarts = 0;
+  bool simulated = false;
+  bool leased = false;  // reserve = "leased"
+  std::uint64_t epoch = 1;
+};
+
+// Splits the device's processes: the broker's own is the pool; a session's is overhead (its context and libraries);
+// every other one is foreign; what no process accounts for is the rest.
+[[nodiscard]] std::vector<wire::HolderRow> holder_rows(const LedgerSnapshot& snapshot, const Pool::Room& room, Bytes reserved);
+
+using SendRow = std::function<void(std::span<const std::byte>)>;
+void send_status(const StatusFacts& facts, const LedgerSnapshot& snapshot, const Publisher& pages,
+                 std::span<const wire::HolderRow> holders, const wire::StatusRequest& request, const SendRow& send);
+
+}  // namespace apportion
