@@ -15,9 +15,12 @@
 #include "broker/figures.hpp"
 #include "broker/ids.hpp"
 #include "shm/bytes.hpp"
+#include "shm/job_layout.hpp"
 #include "shm/result.hpp"
 
 namespace apportion {
+
+namespace actions {
 
 struct Welcome {
   ConnectionId connection;
@@ -80,7 +83,7 @@ struct EndSession {
   std::string why;
 };
 
-// Write the job's page now.
+// Write the job's page now (shm/job_page.hpp).
 struct PublishJob {
   JobIndex job;
   JobFigures figures;
@@ -104,9 +107,13 @@ struct Log {
   std::vector<std::pair<std::string, std::string>> fields;
 };
 
+}  // namespace actions
+
 using Action =
-    std::variant<Welcome, RefuseHello, MakeChunk, UnmakeChunk, KeeperPut, KeeperDel, SendGrant, SendRefusal,
-                 SendReleased, EndSession, PublishJob, PublishLedger, AskDeviceRoom, Ready, Fatal, Log>;
+    std::variant<actions::Welcome, actions::RefuseHello, actions::MakeChunk, actions::UnmakeChunk,
+                 actions::KeeperPut, actions::KeeperDel, actions::SendGrant, actions::SendRefusal,
+                 actions::SendReleased, actions::EndSession, actions::PublishJob, actions::PublishLedger,
+                 actions::AskDeviceRoom, actions::Ready, actions::Fatal, actions::Log>;
 using Actions = std::vector<Action>;
 
 }  // namespace apportion

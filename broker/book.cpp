@@ -126,7 +126,7 @@ const Chunk* Book::find(ChunkId id) const {
 const Session* Book::find(SessionId id) const {
   if (id.slot() >= sessions_.size()) return nullptr;
   const Session& session = sessions_[id.slot()];
-  return id && session.id == id && session.state != SessionState::vacant ? &session : nullptr;
+  return id && session.id == id && session.state != SessionPhase::vacant ? &session : nullptr;
 }
 
 Chunk& Book::at(ChunkId id) {
@@ -216,7 +216,7 @@ std::optional<SessionId> Book::open(JobIndex job_index, const JournalSession& fi
   Session& session = sessions_[slot];
   session = Session{};
   session.id = SessionId::of(slot, journal_.session_generation(slot) + 1);
-  session.state = SessionState::attached;
+  session.state = SessionPhase::attached;
   session.job = job_index;
   session.token = fields.token;
   session.uid = fields.uid;
@@ -235,9 +235,9 @@ std::optional<SessionId> Book::open(JobIndex job_index, const JournalSession& fi
 
 void Book::orphan(SessionId id) {
   Session& session = at(id);
-  APPORTION_CHECK(session.state == SessionState::attached);
-  journal_.set_session(id, SessionState::orphan);
-  session.state = SessionState::orphan;
+  APPORTION_CHECK(session.state == SessionPhase::attached);
+  journal_.set_session(id, SessionPhase::orphan);
+  session.state = SessionPhase::orphan;
   const std::vector<std::uint32_t> slots = session.chunks;
   for (const std::uint32_t slot : slots) {
     if (chunks_[slot].state == ChunkState::held) move(chunks_[slot], ChunkState::orphan);
@@ -247,17 +247,17 @@ void Book::orphan(SessionId id) {
 
 void Book::attach_again(SessionId id) {
   Session& session = at(id);
-  APPORTION_CHECK(session.state == SessionState::orphan);
-  journal_.set_session(id, SessionState::attached);
-  session.state = SessionState::attached;
+  APPORTION_CHECK(session.state == SessionPhase::orphan);
+  journal_.set_session(id, SessionPhase::attached);
+  session.state = SessionPhase::attached;
   job(session.job).changed = true;
 }
 
 void Book::end(SessionId id) {
   Session& session = at(id);
-  APPORTION_CHECK(session.state == SessionState::attached || session.state == SessionState::orphan);
-  journal_.set_session(id, SessionState::ended);
-  session.state = SessionState::ended;
+  APPORTION_CHECK(session.state == SessionPhase::attached || session.state == SessionPhase::orphan);
+  journal_.set_session(id, SessionPhase::ended);
+  session.state = SessionPhase::ended;
   JobBook& owner = job(session.job);
   if (--owner.sessions == 0) owner.arrival = 0;
   owner.changed = true;
@@ -266,8 +266,8 @@ void Book::end(SessionId id) {
 
 void Book::forget_if_done(SessionId id) {
   Session& session = at(id);
-  if (session.state != SessionState::ended || !session.chunks.empty()) return;
-  journal_.set_session(id, SessionState::vacant);
+  if (session.state != SessionPhase::ended || !session.chunks.empty()) return;
+  journal_.set_session(id, SessionPhase::vacant);
   vacant_sessions_.push_back(id.slot());
   session = Session{};
 }
@@ -329,7 +329,7 @@ void Book::settled(ChunkId id) {
 void Book::offer(ChunkId id, SessionId session_id, RequestId request) {
   Chunk& chunk = at(id);
   const Session& session = at(session_id);
-  APPORTION_CHECK(chunk.state == ChunkState::free && session.state != SessionState::ended);
+  APPORTION_CHECK(chunk.state == ChunkState::free && session.state != SessionPhase::ended);
   journal_.set_chunk(id, ChunkState::offered, session_id);
   leave(chunk);
   chunk.charge = Charge(job(session.job).account, chunk.bytes);
@@ -415,9 +415,9 @@ std::optional<ChunkId> Book::pick_any_free() const {
 
 void Book::adopt_session(SessionId id, JobIndex job_index, const JournalSession& fields) {
   Session& session = sessions_[id.slot()];
-  APPORTION_CHECK(session.state == SessionState::vacant);
+  APPORTION_CHECK(session.state == SessionPhase::vacant);
   session.id = id;
-  session.state = SessionState::orphan;
+  session.state = SessionPhase::orphan;
   session.job = job_index;
   session.token = fields.token;
   session.uid = fields.uid;
@@ -475,8 +475,8 @@ void Book::check_chunks(std::vector<Tally>& jobs, std::vector<Tally>& sessions, 
     APPORTION_CHECK(chunk.place < session->chunks.size() && session->chunks[chunk.place] == slot);
     APPORTION_CHECK(chunk.charge.bytes() == chunk.bytes && chunk.charge.to(job(session->job).account));
     // HELD is for sessions that are there; an orphan's chunks are ORPHAN, a dead one's ZOMBIE.
-    APPORTION_CHECK(chunk.state != ChunkState::held || session->state == SessionState::attached);
-    APPORTION_CHECK(session->state != SessionState::ended ||
+    APPORTION_CHECK(chunk.state != ChunkState::held || session->state == SessionPhase::attached);
+    APPORTION_CHECK(session->state != SessionPhase::ended ||
                     one_of(chunk.state, {ChunkState::zombie, ChunkState::unmaking, ChunkState::returning}));
     jobs[session->job.value].add(chunk.state, chunk.bytes);
     sessions[session->id.slot()].add(chunk.state, chunk.bytes);
@@ -495,10 +495,10 @@ void Book::check() const {
     const Session& session = sessions_[slot];
     APPORTION_CHECK(session.tally == session_tallies[slot]);
     APPORTION_CHECK(session.chunks.size() == session.tally.chunks());
-    if (session.state == SessionState::vacant) continue;
+    if (session.state == SessionPhase::vacant) continue;
     APPORTION_CHECK(session.id.slot() == slot);
-    APPORTION_CHECK(session.state != SessionState::ended || !session.chunks.empty());
-    if (session.state != SessionState::ended) ++present[session.job.value];
+    APPORTION_CHECK(session.state != SessionPhase::ended || !session.chunks.empty());
+    if (session.state != SessionPhase::ended) ++present[session.job.value];
   }
   for (std::size_t i = 0; i < jobs_.size(); ++i) {
     APPORTION_CHECK(jobs_[i].tally == job_tallies[i]);

@@ -42,7 +42,7 @@ struct Chunk {
 
 struct Session {
   SessionId id;
-  SessionState state = SessionState::vacant;
+  SessionPhase state = SessionPhase::vacant;
   JobIndex job;
   Token token{};
   std::uint32_t uid = 0;

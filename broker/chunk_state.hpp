@@ -24,8 +24,8 @@ inline constexpr std::size_t kChunkStates = 10;
 // "FREE", "OFFERED" and so on: the word used in logs and in JSON.
 [[nodiscard]] const char* to_text(ChunkState state);
 
-// What the session's record says in the journal. Numbers as above.
-enum class SessionState : std::uint8_t {
+// What the session's record says in the journal. Numbers as above. (The ledger shows a SessionState.)
+enum class SessionPhase : std::uint8_t {
   vacant = 0,
   attached = 1,
   orphan = 2,  // its connection ended, its process may live

@@ -8,20 +8,24 @@
 #include <deque>
 #include <memory>
 #include <optional>
+#include <string>
 #include <string_view>
 
 #include "broker/actions.hpp"
 #include "broker/events.hpp"
 #include "broker/setup.hpp"
+#include "shm/job_layout.hpp"
+#include "shm/ledger.hpp"
 
 namespace apportion {
 
+class Book;
 class Journal;
 
 class Core {
  public:
-  // `journal` is formatted for this setup (Journal::format) or holds what a predecessor left: then the core
-  // starts closed, and everything in it is counted as charged. It must outlive the core.
+  // `journal` is newly formatted for this setup, or holds what a predecessor left: then the core starts
+  // closed, grants nothing, and counts all of the pool as charged or unsettled. It must outlive the core.
   Core(CoreSetup setup, Journal& journal);
   ~Core();
   Core(const Core&) = delete;
@@ -29,20 +33,26 @@ class Core {
 
   // Once, before the first event: makes the pool (reserve = "all").
   void start(SteadyNs now, Actions& out);
-  // Appends what has to be done. Unknown ids in an event are logged and change nothing.
+  // Appends what has to be done. An id in an event that names nothing (any more) changes nothing.
   void handle(const Event& event, Actions& out);
 
   [[nodiscard]] bool wants_tick() const;
   [[nodiscard]] bool ready() const;
-  [[nodiscard]] LedgerFigures ledger() const;
+  // Why nothing is granted; empty where the broker is open.
+  [[nodiscard]] const std::string& closed() const;
+
+  // What PublishLedger is about. epoch and generation are the writer's to fill.
+  [[nodiscard]] LedgerSnapshot ledger() const;
   [[nodiscard]] PoolFigures pool() const;
   [[nodiscard]] std::optional<JobIndex> job_index(std::string_view name) const;
   [[nodiscard]] std::size_t job_count() const;
-  [[nodiscard]] JobFigures job(JobIndex index) const;
-  [[nodiscard]] std::optional<SessionFigures> session(SessionId id) const;
+  [[nodiscard]] JobFigures job_page(JobIndex index) const;
+  [[nodiscard]] JobCounters counters(JobIndex index) const;
   // The last refusals of a job, newest first, at most 8 ("apportion why").
   [[nodiscard]] const std::deque<Refusal>& refusals(JobIndex index) const;
-  [[nodiscard]] Bytes chunk_bytes(ChunkId id) const;  // 0 where the id names nothing
+
+  // The truth, for tests and for check(): which chunk is whose.
+  [[nodiscard]] const Book& book() const;
   // Verifies every invariant by recount; ends the process where one is broken.
   void check() const;
 

@@ -1,4 +1,5 @@
-// Everything that can happen to the broker, as plain values. The shell (server, watch, pool, keeper link)
+// Everything that can happen to the broker, as plain values (in a namespace of their own:
+// the wire has its own Request). The shell (server, watch, pool, keeper link)
 // makes them from messages, pidfds, driver results and timers, and hands them to Core::handle one at a time.
 //
 // Promises: an event says what was seen, never what to do about it. What a client says about itself is not in
@@ -16,6 +17,8 @@
 #include "shm/bytes.hpp"
 
 namespace apportion {
+
+namespace events {
 
 // The process at the other end, by the kernel's word (SO_PEERCRED, SO_PEERGROUPS, /proc start time).
 struct PeerIdentity {
@@ -135,8 +138,11 @@ struct Tick {
   SteadyNs now;
 };
 
-using Event =
-    std::variant<SessionWanted, Request, Acked, Nacked, GrantUnsent, Released, Detached, HungUp, ProcessGone,
-                 ChunkMade, MakeFailed, ChunkUnmade, UnmakeFailed, KeeperAcked, DeviceRoom, Tick>;
+}  // namespace events
+
+using Event = std::variant<events::SessionWanted, events::Request, events::Acked, events::Nacked,
+                           events::GrantUnsent, events::Released, events::Detached, events::HungUp,
+                           events::ProcessGone, events::ChunkMade, events::MakeFailed, events::ChunkUnmade,
+                           events::UnmakeFailed, events::KeeperAcked, events::DeviceRoom, events::Tick>;
 
 }  // namespace apportion

@@ -1,4 +1,5 @@
-// The figures the core shows to the outside: pages, status, refusals. Copies of the book, never the book.
+// The figures the core shows beside the ledger's records and the job page's (shm/): the pool as a whole, and
+// why a request was refused. Copies of the book, never the book.
 //
 // Promises: sizes in bytes; one word, one meaning (docs/glossary.md). Never: read back as the truth.
 #pragma once
@@ -12,66 +13,24 @@
 
 namespace apportion {
 
-struct JobFigures {
-  std::string job;
-  std::int32_t priority = 0;
-  Bytes guarantee;   // promised by the config (G)
-  Bytes in_force;    // A
-  Bytes covered;     // V
-  Bytes limit;       // L
-  Bytes charged;     // u, to the byte
-  Bytes held;        // the part of u in HELD and OFFERED
-  Bytes in_transit;  // the part of u on its way back: RETURNING, ZOMBIE, unmaking for this job
-  Bytes orphaned;    // the part of u whose holder is not attached at the moment
-  Bytes preparing;   // admitted, not charged yet: chunks are being made for it
-  // What a program is told (report), for sessions that cannot shrink and for reclaimable ones.
-  Bytes told_total;
-  Bytes told_free;
-  Bytes told_total_reclaimable;
-  Bytes told_free_reclaimable;
-  std::uint32_t sessions = 0;  // attached or orphaned
-};
-
-struct SessionFigures {
-  SessionId id;
-  std::string job;
-  std::string label;
-  std::uint32_t uid = 0;
-  std::int32_t pid = 0;
-  std::uint64_t start_time = 0;
-  bool reclaimable = false;
-  enum class State : std::uint8_t { attached, orphan, ended } state = State::attached;
-  Bytes charged;
-  Bytes offered;
-  Bytes zombie;
-  std::uint32_t chunks = 0;
-  Bytes told_total;
-  Bytes told_free;
-};
-
 struct PoolFigures {
-  Bytes pool;        // P = charged + in_transit + free, always, to the byte
-  Bytes charged;     // sum(u)
-  Bytes in_transit;  // X
-  Bytes free;        // F = free_chunks + loose
-  Bytes free_chunks;
-  Bytes loose;
-  Bytes zombie;  // the part of charged and in_transit that waits for the device
-  Bytes orphaned;
-  Bytes foreign;  // last reading of the device; 0 where unknown
-  Bytes device_total;
-  Bytes device_free;
-  Bytes chunk;
+  Bytes pool{};        // P = charged + in_transit + free, always, to the byte
+  Bytes charged{};     // sum(u)
+  Bytes in_transit{};  // X
+  Bytes free{};        // F = free chunks + loose
+  Bytes loose{};
+  Bytes zombie{};     // the part of charged and in_transit that waits for the device
+  Bytes orphan{};     // the part of charged whose holder is not attached
+  Bytes unsettled{};  // the part of in_transit that a predecessor left and nobody has settled
+  Bytes foreign{};    // last reading of the device; 0 where unknown
   std::uint32_t chunks = 0;
-  std::uint64_t epoch = 0;
-  bool ready = false;
-  std::string closed;  // why nothing is granted; empty when open
 };
 
-struct LedgerFigures {
-  PoolFigures pool;
-  std::vector<JobFigures> jobs;
-  std::vector<SessionFigures> sessions;
+// Since this broker started.
+struct JobCounters {
+  Bytes peak_charged{};
+  std::uint64_t grants = 0;
+  std::uint64_t refusals = 0;
 };
 
 // Who holds memory that the refused request could have used: the answer to "who has it?".
@@ -79,8 +38,8 @@ struct Holder {
   std::string job;
   std::int32_t pid = 0;
   std::uint32_t uid = 0;
-  Bytes held;
-  Bytes above_guarantee;  // how much its job holds above its guarantee in force
+  Bytes held{};
+  Bytes above_guarantee{};  // how much its job is above its guarantee in force
 };
 
 struct Refusal {
@@ -94,13 +53,14 @@ struct Refusal {
     closed,       // the broker grants nothing at the moment
   } rule = Rule::limit;
   std::string job;
-  Bytes asked;
-  Bytes used;
-  Bytes guarantee;  // in force
-  Bytes covered;
-  Bytes limit;
-  Bytes headroom;               // what would have been granted now
-  std::vector<Holder> holders;  // largest first, at most 8
+  Bytes asked{};
+  Bytes used{};
+  Bytes guarantee{};  // in force
+  Bytes covered{};
+  Bytes limit{};
+  Bytes headroom{};             // what would have been granted now
+  Bytes free{};                 // F
+  std::vector<Holder> holders;  // most above the guarantee first, then largest; at most 8
   std::string remedy;           // what would have helped
   std::string reason;           // one line for a person, with all of the above
 };

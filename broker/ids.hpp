@@ -5,11 +5,12 @@
 // Promises: ids never repeat within a journal's life. Never: a pid is used as a name (F08: pids are reused).
 #pragma once
 
-#include <array>
 #include <compare>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+
+#include "shm/wire_header.hpp"
 
 namespace apportion {
 
@@ -52,10 +53,7 @@ struct RequestId {
 };
 
 // The key of a session, drawn at random by the broker's shell (the core has no source of randomness).
-struct Token {
-  std::array<std::uint64_t, 2> words{};
-  friend constexpr auto operator<=>(const Token&, const Token&) = default;
-};
+using Token = wire::Token;
 
 // A point on CLOCK_MONOTONIC, in nanoseconds. The core has no clock; events bring the time (F46).
 struct SteadyNs {

@@ -150,24 +150,26 @@ void Journal::put_session(SessionId id, const JournalSession& session) {
   APPORTION_CHECK(id.slot() < shape_.session_slots);
   const std::size_t record = tables_.sessions + id.slot() * layout::kSessionWords;
   store_sealed(record + layout::kSessionGeneration, id.generation());
-  store(record + layout::kSessionToken, session.token.words[0]);
-  store(record + layout::kSessionToken + 1, session.token.words[1]);
+  std::array<std::uint64_t, 2> token{};
+  std::memcpy(token.data(), session.token.bytes.data(), sizeof token);
+  store(record + layout::kSessionToken, token[0]);
+  store(record + layout::kSessionToken + 1, token[1]);
   store(record + layout::kSessionProcess,
         (std::uint64_t{session.uid} << 32) | static_cast<std::uint32_t>(session.pid));
   store(record + layout::kSessionStart, session.start_time);
   store(record + layout::kSessionJob, (std::uint64_t{session.reclaimable} << 32) | session.job_slot);
-  set_session(id, SessionState::attached);
+  set_session(id, SessionPhase::attached);
 }
 
-void Journal::set_session(SessionId id, SessionState state) {
+void Journal::set_session(SessionId id, SessionPhase state) {
   const std::size_t record = tables_.sessions + id.slot() * layout::kSessionWords;
   std::uint64_t salt = 0;
-  if (state != SessionState::vacant) {
+  if (state != SessionPhase::vacant) {
     for (std::size_t i = layout::kSessionGeneration; i <= layout::kSessionJob; ++i) {
       salt = layout::fold(salt, {load(record + i)});
     }
   }
-  store_sealed(record + layout::kSessionState, static_cast<std::uint64_t>(state), salt);
+  store_sealed(record + layout::kSessionPhase, static_cast<std::uint64_t>(state), salt);
 }
 
 void Journal::put_chunk(ChunkId id, Bytes bytes) {

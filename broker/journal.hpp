@@ -78,7 +78,7 @@ class Journal {
 
   // Writes the fields, then commits with state attached.
   void put_session(SessionId id, const JournalSession& session);
-  void set_session(SessionId id, SessionState state);
+  void set_session(SessionId id, SessionPhase state);
 
   // Writes the fields (no last owner), then commits with state making.
   void put_chunk(ChunkId id, Bytes bytes);

@@ -75,8 +75,8 @@ class Reader {
 
   void read_session(std::uint32_t slot) {
     const std::size_t record = tables_.sessions + slot * layout::kSessionWords;
-    const std::uint64_t state = word(record + layout::kSessionState);
-    const std::size_t place = record + layout::kSessionState;
+    const std::uint64_t state = word(record + layout::kSessionPhase);
+    const std::size_t place = record + layout::kSessionPhase;
     if (state == 0 || state == layout::seal(0, place))
       return;  // fields of a vacant record may be half written
     std::uint64_t salt = 0;
@@ -86,14 +86,15 @@ class Reader {
     const std::uint64_t generation = word(record + layout::kSessionGeneration);
     if (!layout::sealed_well(state, place, salt) ||
         !layout::sealed_well(generation, record + layout::kSessionGeneration) ||
-        layout::payload(state) > static_cast<std::uint64_t>(SessionState::ended)) {
+        layout::payload(state) > static_cast<std::uint64_t>(SessionPhase::ended)) {
       return damaged(JournalImage::Damage::Table::sessions, slot);
     }
     JournalImage::Session session;
     session.id = SessionId::of(slot, layout::payload(generation));
-    session.state = static_cast<SessionState>(layout::payload(state));
-    session.fields.token.words = {word(record + layout::kSessionToken),
-                                  word(record + layout::kSessionToken + 1)};
+    session.state = static_cast<SessionPhase>(layout::payload(state));
+    const std::array<std::uint64_t, 2> token{word(record + layout::kSessionToken),
+                                             word(record + layout::kSessionToken + 1)};
+    std::memcpy(session.fields.token.bytes.data(), token.data(), sizeof token);
     const std::uint64_t process = word(record + layout::kSessionProcess);
     session.fields.uid = static_cast<std::uint32_t>(process >> 32);
     session.fields.pid = static_cast<std::int32_t>(process & 0xffffffffU);

@@ -22,7 +22,7 @@ struct JournalImage {
   };
   struct Session {
     SessionId id;
-    SessionState state = SessionState::vacant;
+    SessionPhase state = SessionPhase::vacant;
     JournalSession fields;
   };
   // A chunk or a credit that exists in some state.

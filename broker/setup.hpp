@@ -32,6 +32,9 @@ struct CoreSetup {
   Bytes pool{};               // P, whole chunks
   Bytes chunk{};              // size of a pool chunk
   Bytes granularity = 2_MiB;  // exact-size chunks are rounded up to it; divides chunk
+  Bytes device_total{};       // T, overhead and helper context: shown, never decided with
+  Bytes overhead{};
+  Bytes helper_context{};
   Reserve reserve = Reserve::all;
   std::vector<JobRule> jobs;
   std::uint32_t sessions_per_uid = 256;
