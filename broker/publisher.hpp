@@ -10,7 +10,7 @@
 #include <unordered_map>
 #include <vector>
 
-#include "broker/figures.hpp"
+#include "broker/ids.hpp"
 #include "broker/server_loop.hpp"
 #include "shm/job_page.hpp"
 #include "shm/ledger.hpp"
@@ -23,8 +23,6 @@ struct PublisherSetup {
   std::string device_uuid;
   std::string device_name;
   Bytes device_total;
-  Bytes overhead;
-  Bytes helper_context;
   std::vector<std::string> jobs;  // in the order of JobIndex
 };
 
@@ -32,7 +30,7 @@ class Publisher {
  public:
   // `figures` is asked when the ledger is due.
   [[nodiscard]] static Result<std::unique_ptr<Publisher>> create(Loop& loop, PublisherSetup setup,
-                                                                 std::function<LedgerFigures()> figures);
+                                                                 std::function<LedgerSnapshot()> figures);
 
   [[nodiscard]] Result<int> add_session(SessionId session);  // its report page's descriptor
   void remove_session(SessionId session);
@@ -47,17 +45,17 @@ class Publisher {
   // What a session says about itself, clamped to the device. Zeros for a session that has no page.
   [[nodiscard]] ReportFigures report(SessionId session) const;
 
-  // The ledger as it would be published now: STATUS answers from it, so that page and answer never differ in shape.
-  [[nodiscard]] LedgerSnapshot snapshot(const LedgerFigures& figures) const;
+  // The core's figures with what the sessions say about themselves filled in: what the ledger shows and STATUS answers.
+  [[nodiscard]] LedgerSnapshot snapshot() const;
 
  private:
-  Publisher(Loop& loop, PublisherSetup setup, std::function<LedgerFigures()> figures, LedgerWriter ledger,
+  Publisher(Loop& loop, PublisherSetup setup, std::function<LedgerSnapshot()> figures, LedgerWriter ledger,
             std::vector<JobPageWriter> job_pages);
   void publish_ledger();
 
   Loop& loop_;
   PublisherSetup setup_;
-  std::function<LedgerFigures()> figures_;
+  std::function<LedgerSnapshot()> figures_;
   LedgerWriter ledger_;
   std::vector<JobPageWriter> job_pages_;
   std::unordered_map<SessionId, ReportPage> reports_;

@@ -143,7 +143,7 @@ void Server::leases(Connection& from, const wire::Leases& leases) {
 }
 
 void Server::want_session(Connection& from, const wire::Hello& hello) {
-  SessionWanted wanted;
+  events::SessionWanted wanted;
   wanted.connection = from.id();
   wanted.job = hello.job.view();
   wanted.peer = {from.peer().uid, {}, from.peer().pid, from.peer().start_time};
@@ -163,22 +163,22 @@ void Server::want_session(Connection& from, const wire::Hello& hello) {
 void Server::in_session(Connection& from, SessionId session, const wire::Message& message) {
   const RequestId request{wire::header_of(message).request_id};
   if (const auto* wanted = std::get_if<wire::Request>(&message)) {
-    sink_.event(Request{session, request, Bytes{wanted->min_bytes}, Bytes{wanted->want_bytes},
+    sink_.event(events::Request{session, request, Bytes{wanted->min_bytes}, Bytes{wanted->want_bytes},
                         (wanted->flags & wire::Request::kExact) != 0, (wanted->flags & wire::Request::kMayWait) != 0});
   } else if (const auto* ack = std::get_if<wire::GrantAck>(&message)) {
     from.grant_answered();
-    sink_.event(Acked{session, request, listed(*ack)});
+    sink_.event(events::Acked{session, request, listed(*ack)});
   } else if (const auto* nack = std::get_if<wire::GrantNack>(&message)) {
     from.grant_answered();
-    sink_.event(Nacked{session, request, listed(*nack)});
+    sink_.event(events::Nacked{session, request, listed(*nack)});
   } else if (const auto* release = std::get_if<wire::Release>(&message)) {
-    sink_.event(Released{session, request, listed(*release)});
+    sink_.event(events::Released{session, request, listed(*release)});
   } else if (std::holds_alternative<wire::Detach>(message)) {
     Session& leaving = sessions_.at(session);
     leaving.detaching = true;
     leaving.detach_request = request.value;
     leaving.held = sink_.charged(session);
-    sink_.event(Detached{session});
+    sink_.event(events::Detached{session});
   } else {
     const wire::Header& header = wire::header_of(message);
     refuse(from, header.request_id, static_cast<wire::Type>(header.type),
@@ -189,11 +189,11 @@ void Server::in_session(Connection& from, SessionId session, const wire::Message
 void Server::process_gone(SessionId session) {
   if (Connection* connection = connection_of(session)) connection->drain();
   if (!sessions_.contains(session)) return;  // it had said goodbye
-  sink_.event(ProcessGone{session});
+  sink_.event(events::ProcessGone{session});
 }
 
 void Server::grant_unsent(const Connection::GrantPart& part, const std::string& why) {
-  sink_.event(GrantUnsent{part.session, part.request, part.ids, why});
+  sink_.event(events::GrantUnsent{part.session, part.request, part.ids, why});
 }
 
 void Server::closed(Connection& connection, const std::string& why) {
@@ -205,7 +205,7 @@ void Server::closed(Connection& connection, const std::string& why) {
     if (found != sessions_.end() && found->second.connection == id) {
       found->second.connection = {};
       log::info("hung_up", {{"session", std::to_string(session->value)}, {"why", why}});
-      sink_.event(HungUp{*session});
+      sink_.event(events::HungUp{*session});
     }
   }
   // After everything on the stack that may still use it.

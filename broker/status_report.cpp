@@ -59,11 +59,15 @@ wire::BrokerRow broker_row(const StatusFacts& facts, const LedgerSnapshot& snaps
 std::vector<wire::HolderRow> holder_rows(const LedgerSnapshot& snapshot, const Pool::Room& room, Bytes reserved) {
   std::vector<wire::HolderRow> rows;
   Bytes listed = reserved;
+  Bytes others;
   const auto self = static_cast<std::uint32_t>(getpid());
   for (const DeviceProcess& process : room.processes) {
     const auto pid = static_cast<std::uint32_t>(process.pid);
     const Bytes used = process.used.value_or(Bytes{});
-    if (pid == self) continue;
+    if (pid == self) {
+      listed = std::max(listed, used);
+      continue;
+    }
     const auto session = std::find_if(snapshot.sessions.begin(), snapshot.sessions.end(),
                                       [&](const SessionRecord& record) { return record.pid == pid; });
     wire::HolderRow row;
@@ -77,8 +81,9 @@ std::vector<wire::HolderRow> holder_rows(const LedgerSnapshot& snapshot, const P
       row.session_id = session->id;
     }
     rows.push_back(row);
-    listed += used;
+    others += used;
   }
+  listed += others;
   if (room.memory.ok() && room.memory->used > listed) {
     wire::HolderRow rest;
     rest.bytes = (room.memory->used - listed).value;
@@ -89,11 +94,16 @@ std::vector<wire::HolderRow> holder_rows(const LedgerSnapshot& snapshot, const P
 }
 
 void send_status(const StatusFacts& facts, const LedgerSnapshot& snapshot, const Publisher& pages,
-                 std::span<const wire::HolderRow> holders, const wire::StatusRequest& request, const SendRow& send) {
+                 std::span<const JobCounters> counters, std::span<const wire::HolderRow> holders,
+                 const wire::StatusRequest& request, const SendRow& send) {
   const std::uint64_t id = request.header.request_id;
   if ((request.what & wire::StatusRequest::kJobs) != 0) {
     std::vector<wire::JobRow> rows;
-    for (const JobRecord& record : snapshot.jobs) rows.push_back({.job = record});
+    for (std::size_t i = 0; i < snapshot.jobs.size(); ++i)
+      rows.push_back({.job = snapshot.jobs[i],
+                      .peak_charged = counters[i].peak_charged.value,
+                      .grants = counters[i].grants,
+                      .refusals = counters[i].refusals});
     send_list<wire::StatusJobs>(rows, wire::kMaxJobRows, id, facts.epoch, send);
   }
   if ((request.what & wire::StatusRequest::kSessions) != 0) {

@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "broker/figures.hpp"
 #include "broker/pool.hpp"
 #include "broker/publisher.hpp"
 #include "shm/wire.hpp"
@@ -30,12 +31,16 @@ struct StatusFacts {
   std::uint64_t epoch = 1;
 };
 
-// Splits the device's processes: the broker's own is the pool; a session's is overhead (its context and libraries);
-// every other one is foreign; what no process accounts for is the rest.
-[[nodiscard]] std::vector<wire::HolderRow> holder_rows(const LedgerSnapshot& snapshot, const Pool::Room& room, Bytes reserved);
+// Splits the device's processes: the broker's own is the pool (`reserved`: what of it is taken from the device, by this
+// broker or one before it); a session's is overhead (its context and libraries); every other one is foreign; what no
+// process accounts for is the rest.
+[[nodiscard]] std::vector<wire::HolderRow> holder_rows(const LedgerSnapshot& snapshot, const Pool::Room& room,
+                                                       Bytes reserved);
 
 using SendRow = std::function<void(std::span<const std::byte>)>;
+// `counters`: one for each of snapshot.jobs.
 void send_status(const StatusFacts& facts, const LedgerSnapshot& snapshot, const Publisher& pages,
-                 std::span<const wire::HolderRow> holders, const wire::StatusRequest& request, const SendRow& send);
+                 std::span<const JobCounters> counters, std::span<const wire::HolderRow> holders,
+                 const wire::StatusRequest& request, const SendRow& send);
 
 }  // namespace apportion

@@ -1,0 +1,56 @@
+// apportiond: the command line. Starts the keeper, which starts the broker; or tells what a device can do.
+#include <CLI/CLI.hpp>
+#include <cstdio>
+#include <string>
+
+#include "broker/keeper.hpp"
+#include "broker/start.hpp"
+#include "gpu/probe.hpp"
+
+namespace {
+
+constexpr const char* kExamples = R"(Examples:
+  apportiond --config apportion.toml          serve the device that the file names
+  apportiond --probe                          what works on device 0, tried once each
+  apportiond --probe --device sim:8GiB        the same on a simulated device
+  APPORTION_LOG=warning apportiond            log warnings and errors only
+
+Without --config: $APPORTION_CONFIG, $XDG_CONFIG_HOME/apportion/apportion.toml, /etc/apportion/apportion.toml.
+It stays in the foreground and stops on SIGTERM or SIGINT; programs that hold memory keep it until they end.)";
+
+int probe(const std::string& device_name, bool json) {
+  apportion::Result<apportion::Device> device = apportion::Device::open(device_name);
+  if (!device.ok()) {
+    std::fprintf(stderr, "apportiond: %s\n", device.error().message.c_str());
+    return 1;
+  }
+  const apportion::ProbeReport report = apportion::probe(*device);
+  std::printf("%s\n", (json ? apportion::to_json(report) : apportion::to_text(report)).c_str());
+  if (report.usable()) return 0;
+  std::fprintf(stderr, "apportiond: this device cannot be shared: %s\n", report.why_not().c_str());
+  return 1;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  CLI::App app{"apportiond: the broker that shares the memory of one GPU between jobs."};
+  app.footer(kExamples);
+  app.set_version_flag("--version", std::string(APPORTION_VERSION));
+  apportion::BrokerOptions options;
+  bool wants_probe = false;
+  bool json = false;
+  std::string device = "0";
+  int channel = -1;
+  app.add_option("--config", options.config, "the config file")->type_name("FILE");
+  CLI::Option* probing = app.add_flag("--probe", wants_probe, "try what works on a device, print the table, and exit");
+  app.add_option("--device", device, "for --probe: index, UUID, PCI id, or sim:SIZE")->needs(probing);
+  app.add_flag("--json", json, "for --probe: one line of JSON")->needs(probing);
+  app.add_option(apportion::kBrokerFlag, channel)->group("");
+  app.add_option(apportion::kRestartsFlag, options.restarts)->group("");
+  CLI11_PARSE(app, argc, argv);
+  if (wants_probe) return probe(device, json);
+  if (channel < 0) return apportion::run_keeper({argv, argv + argc});
+  options.keeper_channel = apportion::Fd(channel);
+  return apportion::run_broker(std::move(options));
+}

@@ -1,0 +1,330 @@
+#include "broker/shell.hpp"
+
+#include <algorithm>
+#include <bit>
+#include <chrono>
+#include <csignal>
+
+#include "broker/book.hpp"
+#include "broker/log.hpp"
+#include "shm/fault_point.hpp"
+
+namespace apportion {
+namespace {
+
+constexpr std::chrono::milliseconds kTick{50};
+
+SteadyNs now() {
+  const auto since = std::chrono::steady_clock::now().time_since_epoch();
+  return {std::chrono::duration_cast<std::chrono::nanoseconds>(since).count()};
+}
+
+// Calls `each` with at most `size` ids at a time.
+template <typename Each>
+void in_slices(const std::vector<ChunkId>& ids, std::size_t size, Each&& each) {
+  for (std::size_t first = 0; first < ids.size(); first += size) {
+    const std::size_t count = std::min(size, ids.size() - first);
+    each(std::vector<ChunkId>(ids.begin() + static_cast<std::ptrdiff_t>(first),
+                              ids.begin() + static_cast<std::ptrdiff_t>(first + count)));
+  }
+}
+
+Errc code_of(Refusal::Rule rule) {
+  switch (rule) {
+    case Refusal::Rule::malformed: return Errc::invalid;
+    case Refusal::Rule::device_full: return Errc::out_of_memory;
+    case Refusal::Rule::send_failed: return Errc::driver;
+    case Refusal::Rule::closed: return Errc::busy;
+    case Refusal::Rule::limit:
+    case Refusal::Rule::uncovered:
+    case Refusal::Rule::burst: return Errc::quota;
+  }
+  return Errc::quota;
+}
+
+std::vector<std::string> names_of(const std::vector<JobRule>& jobs) {
+  std::vector<std::string> names;
+  for (const JobRule& job : jobs) names.push_back(job.name);
+  return names;
+}
+
+}  // namespace
+
+Shell::Shell(Loop& loop, ShellParts parts, const Device& device, const DeviceMonitor& monitor, Journal& journal,
+             KeeperLink& keeper, int listening_socket)
+    : loop_(loop),
+      parts_(std::move(parts)),
+      journal_(journal),
+      keeper_(keeper),
+      core_(parts_.setup, journal),
+      server_(loop, listening_socket, *this),
+      pool_(device, monitor, [this](std::function<void()> job) { loop_.post(std::move(job)); }),
+      started_ns_(now().value) {}
+
+Shell::~Shell() = default;
+
+Status Shell::open() {
+  PublisherSetup setup{parts_.setup.epoch, parts_.facts.device_uuid, parts_.facts.device_name,
+                       parts_.load.device.total, names_of(parts_.setup.jobs)};
+  auto publisher = Publisher::create(loop_, std::move(setup), [this] { return core_.ledger(); });
+  if (!publisher.ok()) return publisher.error();
+  publisher_ = *std::move(publisher);
+  for (std::uint32_t job = 0; job < core_.job_count(); ++job)
+    publisher_->publish_job({job}, core_.job_page({job}));
+  publisher_->ledger_changed();
+  return Done{};
+}
+
+int Shell::run() {
+  loop_.on_stop_signal([this](int signal) {
+    log::info("stopping", {{"signal", std::to_string(signal)}});
+    loop_.stop();
+  });
+  keeper_.watch([](const std::string& why) {
+    // F51: a new keeper is started by the recovery that comes with a later version. Until then the broker serves on.
+    log::error("lost", {{"what", "keeper"}, {"why", why}, {"remedy", "restart apportiond when its jobs are done"}});
+  });
+  Actions actions;
+  core_.start(now(), actions);
+  handling_ = true;
+  for (const Action& action : actions) carry_out(action);
+  handling_ = false;
+  keep_ticking();
+  loop_.run();
+  return exit_code_;
+}
+
+// Events that come up while actions are carried out wait their turn: the core sees one at a time.
+void Shell::event(const Event& event) {
+  events_.push_back(event);
+  if (handling_) return;
+  handling_ = true;
+  while (!events_.empty()) {
+    const Event next = std::move(events_.front());
+    events_.pop_front();
+    Actions actions;
+    core_.handle(next, actions);
+    APPORTION_FAULT_POINT("core.after_handle");
+    for (const Action& action : actions) carry_out(action);
+  }
+  handling_ = false;
+  keep_ticking();
+}
+
+void Shell::keep_ticking() {
+  if (tick_ || !core_.wants_tick()) return;
+  tick_ = loop_.after(kTick, [this] {
+    tick_.reset();
+    event(events::Tick{now()});
+  });
+}
+
+Bytes Shell::charged(SessionId session) const {
+  const BookedSession* booked = core_.book().find(session);
+  return booked == nullptr ? Bytes{} : booked->tally.total();
+}
+
+void Shell::status_wanted(ConnectionId from, const wire::StatusRequest& request) {
+  pool_.read_room([this, from, request](Pool::Room room) {
+    Connection* connection = server_.find(from);
+    if (connection == nullptr) return;
+    room_read(room);
+    StatusFacts facts = parts_.facts;
+    facts.note = core_.closed();
+    facts.uptime_ms = static_cast<std::uint64_t>((now().value - started_ns_) / 1'000'000);
+    const LedgerSnapshot snapshot = publisher_->snapshot();
+    const PoolFigures pool = core_.pool();
+    const std::vector<wire::HolderRow> holders = holder_rows(snapshot, room, pool.pool - pool.loose);
+    std::vector<JobCounters> counters;
+    for (std::uint32_t job = 0; job < core_.job_count(); ++job) counters.push_back(core_.counters({job}));
+    send_status(facts, snapshot, *publisher_, counters, holders, request,
+                [connection](std::span<const std::byte> row) { connection->send(row); });
+  });
+}
+
+void Shell::carry_out(const Action& action) {
+  std::visit([this](const auto& each) { on(each); }, action);
+}
+
+void Shell::on(const actions::Welcome& action) {
+  Connection* connection = server_.find(action.connection);
+  const bool bound = connection != nullptr && server_.bind(action.connection, action.session);
+  if (!bound) return event(events::HungUp{action.session});
+  Result<int> report = publisher_->add_session(action.session);
+  if (!report.ok()) return fatal(report.error());
+  auto welcome = wire::make<wire::Welcome>(0, action.epoch);
+  const JobFigures job = core_.job_page(action.job);
+  const JobConfig& config = parts_.config.jobs[action.job.value];
+  welcome.token = std::bit_cast<wire::Token>(action.token);
+  welcome.session_id = action.session.value;
+  welcome.pool_bytes = parts_.load.pool.value;
+  welcome.chunk_bytes = action.chunk.value;
+  welcome.device_total_bytes = parts_.load.device.total.value;
+  welcome.guarantee_bytes = job.guarantee;
+  welcome.in_force_bytes = job.in_force;
+  welcome.covered_bytes = job.covered;
+  welcome.limit_bytes = job.limit;
+  welcome.used_bytes = job.used;
+  welcome.told_total_bytes = action.told_total.value;
+  welcome.wait_ms = static_cast<std::uint64_t>(config.wait.count());
+  welcome.layouts = {kLedgerMajor, kLedgerMinor, kJobPageMajor, kJobPageMinor, kReportPageMajor, kReportPageMinor, 0};
+  welcome.flags = (parts_.facts.simulated ? wire::Welcome::kSimulated : 0U) |
+                  (action.resumed ? wire::Welcome::kReattached : 0U);
+  welcome.broker_pid = static_cast<std::uint32_t>(getpid());
+  welcome.job = wire::Text<64>(config.name);
+  welcome.device_uuid = wire::Text<48>(parts_.facts.device_uuid);
+  welcome.device_name = wire::Text<96>(parts_.facts.device_name);
+  if (parts_.facts.simulated) {
+    welcome.driver_path = wire::Text<512>(parts_.driver_path);
+    welcome.cudasim_dir = wire::Text<512>(parts_.cudasim_dir);
+  }
+  const int fds[] = {publisher_->ledger_fd(), publisher_->job_page_fd(action.job), *report};
+  APPORTION_FAULT_POINT("welcome.before_send");
+  connection->send_borrowed(wire::bytes_of(welcome), fds);
+}
+
+void Shell::on(const actions::RefuseHello& action) {
+  if (Connection* connection = server_.find(action.connection))
+    server_.refuse(*connection, 0, wire::Type::hello, action.error);
+}
+
+void Shell::on(const actions::MakeChunk& action) {
+  pool_.make(action.id, action.bytes, [this, id = action.id](const Status& made) {
+    if (made.ok()) return event(events::ChunkMade{id, now()});
+    event(events::MakeFailed{id, made.error().code == Errc::out_of_memory, made.error().message, now()});
+  });
+}
+
+void Shell::on(const actions::UnmakeChunk& action) {
+  pool_.unmake(action.id, [this, id = action.id](const Status& unmade) {
+    if (unmade.ok()) return event(events::ChunkUnmade{id, now()});
+    event(events::UnmakeFailed{id, unmade.error().message, now()});
+  });
+}
+
+void Shell::on(const actions::KeeperPut& action) {
+  in_slices(action.ids, wire::kMaxFds, [this](std::vector<ChunkId> ids) {
+    pool_.export_fds(ids, [this, ids](Result<std::vector<Fd>> fds) {
+      // The pool has just made these; without a copy at the keeper they would die with this broker.
+      if (!fds.ok()) return fatal(fds.error());
+      keeper_.put(ids, *std::move(fds), [this, ids](const Status& kept) {
+        if (!kept.ok()) return fatal(kept.error());
+        event(events::KeeperAcked{events::KeeperAcked::What::put, ids});
+      });
+    });
+  });
+}
+
+void Shell::on(const actions::KeeperDel& action) {
+  in_slices(action.ids, wire::kMaxFds, [this](std::vector<ChunkId> ids) {
+    keeper_.del(ids, [this, ids](const Status& dropped) {
+      if (!dropped.ok()) return fatal(dropped.error());
+      event(events::KeeperAcked{events::KeeperAcked::What::del, ids});
+    });
+  });
+}
+
+void Shell::on(const actions::SendGrant& action) {
+  pool_.export_fds(action.ids, [this, action](Result<std::vector<Fd>> fds) {
+    if (!fds.ok())
+      return event(events::GrantUnsent{action.session, action.request, action.ids, fds.error().message});
+    send_grant(action, *std::move(fds));
+  });
+}
+
+void Shell::send_grant(const actions::SendGrant& grant, std::vector<Fd> fds) {
+  Connection* connection = server_.connection_of(grant.session);
+  if (connection == nullptr)
+    return event(events::GrantUnsent{grant.session, grant.request, grant.ids, "the client hung up"});
+  wire::for_each_part<wire::Grant>(
+      grant.ids.size(), wire::kMaxGrantChunks, grant.request.value, grant.epoch,
+      [&](wire::Grant& message, std::size_t first, std::size_t count) {
+        std::vector<Fd> part_fds;
+        Connection::GrantPart part{grant.session, grant.request, {}};
+        for (std::size_t i = 0; i < count; ++i) {
+          const ChunkId id = grant.ids[first + i];
+          message.entries[i] = {.chunk_id = id.value, .bytes = core_.book().find(id)->bytes.value};
+          part_fds.push_back(std::move(fds[first + i]));
+          part.ids.push_back(id);
+        }
+        message.part.flags = message.part.part + 1 == message.part.parts ? wire::kLast : 0;
+        connection->send(wire::bytes_of(message), std::move(part_fds), std::move(part));
+      });
+}
+
+void Shell::on(const actions::SendRefusal& action) {
+  Connection* connection = server_.connection_of(action.session);
+  if (connection == nullptr) return;
+  const Refusal& refusal = action.refusal;
+  auto message = wire::make<wire::Refusal>(action.request.value, parts_.setup.epoch);
+  message.code = static_cast<std::uint32_t>(code_of(refusal.rule));
+  message.asked_bytes = refusal.asked.value;
+  message.used_bytes = refusal.used.value;
+  message.guarantee_bytes = refusal.guarantee.value;
+  message.covered_bytes = refusal.covered.value;
+  message.limit_bytes = refusal.limit.value;
+  message.headroom_bytes = refusal.headroom.value;
+  message.free_bytes = refusal.free.value;
+  message.text.set(refusal.reason);
+  connection->send(wire::bytes_of(message));
+}
+
+void Shell::on(const actions::SendReleased& action) {
+  Connection* connection = server_.connection_of(action.session);
+  if (connection == nullptr) return;
+  auto message = wire::make<wire::Released>(action.request.value, parts_.setup.epoch);
+  message.bytes = action.bytes.value;
+  message.chunks = action.chunks;
+  message.unknown = static_cast<std::uint32_t>(action.unknown.size());
+  APPORTION_FAULT_POINT("released.before_send");
+  connection->send(wire::bytes_of(message));
+}
+
+void Shell::on(const actions::EndSession& action) {
+  publisher_->remove_session(action.session);
+  server_.end(action.session, action.why, parts_.setup.epoch);
+}
+
+void Shell::on(const actions::PublishJob& action) { publisher_->publish_job(action.job, action.figures); }
+void Shell::on(const actions::PublishLedger&) { publisher_->ledger_changed(); }
+
+void Shell::on(const actions::AskDeviceRoom&) {
+  pool_.read_room([this](const Pool::Room& room) { room_read(room); });
+}
+
+void Shell::room_read(const Pool::Room& room) {
+  if (!room.memory.ok()) return log::error("lost", {{"what", "reading of the device"}, {"why", room.memory.error().message}});
+  std::optional<Bytes> foreign;
+  for (const DeviceProcess& process : room.processes) {
+    if (process.pid == getpid()) continue;
+    if (process.used) foreign = foreign.value_or(Bytes{}) + *process.used;
+  }
+  event(events::DeviceRoom{room.memory->free, room.memory->total, foreign, {room.read_at_ns}});
+}
+
+void Shell::on(const actions::Ready&) {
+  keeper_.ready();
+  server_.start_accepting();
+  log::info("ready", {{"device", parts_.facts.device_uuid},
+                      {"simulated", parts_.facts.simulated ? "yes" : "no"},
+                      {"pool", to_text(parts_.load.pool)},
+                      {"chunks", std::to_string(parts_.load.pool_chunks)},
+                      {"jobs", std::to_string(core_.job_count())},
+                      {"epoch", std::to_string(parts_.setup.epoch)},
+                      {"socket", parts_.facts.socket}});
+}
+
+void Shell::on(const actions::Fatal& action) { fatal(action.error); }
+
+void Shell::fatal(const Error& error) {
+  log::error("fatal", {{"code", to_text(error.code)}, {"why", error.message}});
+  exit_code_ = 1;
+  loop_.stop();
+}
+
+void Shell::on(const actions::Log& action) {
+  const auto level = static_cast<log::Level>(action.level);
+  log::write(level, action.event, action.fields);
+}
+
+}  // namespace apportion

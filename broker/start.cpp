@@ -1,0 +1,188 @@
+#include "broker/start.hpp"
+
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+
+#include "broker/device_lock.hpp"
+#include "broker/log.hpp"
+#include "broker/shell.hpp"
+#include "config/find.hpp"
+#include "gpu/simulator.hpp"
+#include "shm/memfd.hpp"
+#include "shm/page_mapping.hpp"
+#include "shm/socket_path.hpp"
+
+namespace apportion {
+namespace {
+
+// Sockets, pages, libraries, and what is in flight, beside one descriptor per chunk.
+constexpr std::uint64_t kOtherFds = 256;
+
+struct Opened {
+  Fd lock;
+  Fd listening;
+  Fd journal_fd;
+  PageMapping journal_pages;
+  std::string socket_path;
+  bool inherited = false;
+};
+
+Result<Config> find_and_read(const std::string& given) {
+  Result<std::string> path =
+      find_config(config_search(given.empty() ? std::nullopt : std::optional<std::string>(given)));
+  if (!path.ok()) return path.error();
+  return read_config(*path, system_names());
+}
+
+// The keeper holds one descriptor per chunk; better one clear line now than a pool that cannot be kept.
+Status check_fd_limit(const Config& config, const LoadReport& load) {
+  rlimit limit{};
+  getrlimit(RLIMIT_NOFILE, &limit);
+  if (load.pool_chunks + kOtherFds <= limit.rlim_max) return Done{};
+  return Error{Errc::system,
+               config.where("broker.chunk") + ": a pool of " + std::to_string(load.pool_chunks) + " chunks of " +
+                   to_text(load.chunk) + " needs " + std::to_string(load.pool_chunks + kOtherFds) +
+                   " open files, and the hard limit is " + std::to_string(limit.rlim_max) +
+                   ": raise it (ulimit -Hn, LimitNOFILE=), or use larger chunks"};
+}
+
+std::array<std::uint64_t, 2> uuid_words(const std::string& uuid) {
+  std::array<std::uint64_t, 2> words{};
+  std::size_t digits = 0;
+  for (const char c : uuid.substr(uuid.find('-') + 1)) {
+    const int digit = c >= '0' && c <= '9' ? c - '0' : c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
+    if (digit < 0 || digits == 32) continue;
+    words[digits / 16] = words[digits / 16] << 4 | static_cast<std::uint64_t>(digit);
+    ++digits;
+  }
+  return words;
+}
+
+Result<Journal> make_journal(KeeperLink& keeper, const JournalShape& shape, Opened& opened) {
+  const Bytes bytes = round_up(Bytes{shape.bytes()}, 4_KiB);
+  Result<Fd> memfd = make_memfd("apportion-journal", bytes);
+  if (!memfd.ok()) return memfd.error();
+  Result<PageMapping> pages = PageMapping::map(memfd->get(), bytes, PageMapping::Access::read_write);
+  if (!pages.ok()) return pages.error();
+  opened.journal_pages = *std::move(pages);
+  opened.journal_fd = *std::move(memfd);
+  Result<Journal> journal =
+      Journal::format({static_cast<std::byte*>(opened.journal_pages.data()), bytes.value}, shape);
+  if (!journal.ok()) return journal.error();
+  if (Status kept = keeper.put_now(wire::KeptKind::journal, bytes, opened.journal_fd.get()); !kept.ok())
+    return kept.error();
+  return journal;
+}
+
+Result<Journal> adopt_journal(KeeperLink::Inheritance& kept, Opened& opened) {
+  Result<PageMapping> pages =
+      PageMapping::map(kept.journal.get(), kept.journal_bytes, PageMapping::Access::read_write);
+  if (!pages.ok()) return pages.error();
+  opened.journal_pages = *std::move(pages);
+  opened.journal_fd = std::move(kept.journal);
+  return Journal::open({static_cast<std::byte*>(opened.journal_pages.data()), kept.journal_bytes.value});
+}
+
+// Lock before memory, and both to the keeper, so that they outlive this process.
+Status lock_and_listen(KeeperLink& keeper, KeeperLink::Inheritance& kept, const std::string& uuid, Opened& opened) {
+  Result<std::string> path = broker_socket_path(Environment::current(), uuid);
+  if (!path.ok()) return path.error();
+  opened.socket_path = *path;
+  if (kept.device_lock && kept.listening_socket) {
+    opened.inherited = true;
+    opened.lock = std::move(kept.device_lock);
+    opened.listening = std::move(kept.listening_socket);
+    return Done{};
+  }
+  Result<Fd> lock = lock_device(uuid);
+  if (!lock.ok()) return lock.error();
+  Result<Fd> listening = listen_at(*path, 0666);  // who may join which job is decided by the kernel's word on who asks
+  if (!listening.ok()) return listening.error();
+  opened.lock = *std::move(lock);
+  opened.listening = *std::move(listening);
+  if (Status put = keeper.put_now(wire::KeptKind::device_lock, {}, opened.lock.get()); !put.ok()) return put;
+  return keeper.put_now(wire::KeptKind::listening_socket, {}, opened.listening.get());
+}
+
+int refuse(const Error& error) {
+  std::fprintf(stderr, "apportiond: %s\n", error.message.c_str());
+  return 1;
+}
+
+int serve(Loop& loop, KeeperLink& keeper, Config config, std::uint32_t restarts) {
+  Result<KeeperLink::Inheritance> kept = keeper.take();
+  if (!kept.ok()) return refuse(kept.error());
+  Result<Device> device = Device::open(spell(config.broker.device));
+  if (!device.ok()) return refuse({device.error().code, config.where("broker.device") + ": " + device.error().message});
+  Result<DeviceMonitor> monitor = DeviceMonitor::open(*device);
+  if (!monitor.ok()) return refuse(monitor.error());
+  Result<DeviceFacts> facts = device_facts(*device, *monitor);
+  if (!facts.ok()) return refuse(facts.error());
+  const LoadReport load = apportion::load(config, *facts);
+  for (const std::string& warning : load.warnings) log::warning("config", {{"warning", warning}});
+  if (Status good = load.status(); !good.ok()) return refuse(good.error());
+  if (Status fits = check_fd_limit(config, load); !fits.ok()) return refuse(fits.error());
+
+  const DeviceDescription& description = device->facts();
+  Opened opened;
+  if (Status locked = lock_and_listen(keeper, *kept, description.uuid, opened); !locked.ok())
+    return refuse(locked.error());
+  JournalShape shape = JournalShape::for_pool(load.pool, load.chunk, description.granularity);
+  shape.device_uuid = uuid_words(description.uuid);
+  Result<Journal> journal = kept->journal ? adopt_journal(*kept, opened) : make_journal(keeper, shape, opened);
+  if (!journal.ok()) return refuse(journal.error());
+
+  ShellParts parts;
+  parts.setup = core_setup(config, load, 1 + restarts);
+  parts.setup.granularity = description.granularity;
+  parts.facts = {.device_uuid = description.uuid,
+                 .device_name = description.name,
+                 .socket = opened.socket_path,
+                 .config = config.file,
+                 .note = {},
+                 .keeper_pid = static_cast<std::uint32_t>(getppid()),
+                 .uptime_ms = 0,
+                 .restarts = restarts,
+                 .simulated = description.simulated,
+                 .leased = load.reserve == Reserve::leased,
+                 .epoch = parts.setup.epoch};
+  parts.driver_path = description.driver_file;
+  parts.cudasim_dir = description.simulated ? simulator_folder() : "";
+  parts.config = std::move(config);
+  parts.load = load;
+  Shell shell(loop, std::move(parts), *device, *monitor, *journal, keeper, opened.listening.get());
+  if (Status pages = shell.open(); !pages.ok()) return refuse(pages.error());
+  const int code = shell.run();
+  // A clean stop leaves no socket behind; after a crash the next broker takes it over from the keeper.
+  if (code == 0) unlink(opened.socket_path.c_str());
+  return code;
+}
+
+}  // namespace
+
+Result<DeviceFacts> device_facts(const Device& device, const DeviceMonitor& monitor) {
+  Result<DeviceMemory> memory = monitor.memory();
+  if (!memory.ok()) return memory.error();
+  DeviceFacts facts;
+  facts.total = memory->total;
+  facts.granularity = device.facts().granularity;
+  facts.in_use = memory->used;
+  facts.display = monitor.display().value_or(false) || device.facts().kernel_timeout;
+  facts.integrated = device.facts().integrated;
+  return facts;
+}
+
+int run_broker(BrokerOptions options) {
+  log::open("broker");
+  Result<Config> config = find_and_read(options.config);
+  if (!config.ok()) return refuse(config.error());
+  Loop loop;
+  KeeperLink keeper(loop, std::move(options.keeper_channel));
+  return serve(loop, keeper, *std::move(config), options.restarts);
+}
+
+}  // namespace apportion

@@ -1,0 +1,28 @@
+// The broker's start: config, device, load rule, lock, socket, journal; in this order, so that every refusal comes
+// before any memory is taken and changes nothing.
+//
+// Promises: what a predecessor left with the keeper is taken over (then the core starts closed, until recovery is
+// built). Never: returns while the broker serves; the result is the exit code.
+#pragma once
+
+#include <string>
+
+#include "config/load.hpp"
+#include "gpu/device.hpp"
+#include "gpu/device_monitor.hpp"
+#include "shm/fd.hpp"
+
+namespace apportion {
+
+struct BrokerOptions {
+  std::string config;  // path; empty: the usual places
+  Fd keeper_channel;
+  std::uint32_t restarts = 0;
+};
+
+[[nodiscard]] int run_broker(BrokerOptions options);
+
+// What the load rule needs to know of a device. Shared with `apportiond --probe`.
+[[nodiscard]] Result<DeviceFacts> device_facts(const Device& device, const DeviceMonitor& monitor);
+
+}  // namespace apportion
