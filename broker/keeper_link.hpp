@@ -12,6 +12,7 @@
 
 #include "broker/ids.hpp"
 #include "broker/server_loop.hpp"
+#include "shm/bytes.hpp"
 #include "shm/channel.hpp"
 #include "shm/fd.hpp"
 #include "shm/wire_keeper.hpp"

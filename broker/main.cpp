@@ -5,7 +5,7 @@
 
 #include "broker/keeper.hpp"
 #include "broker/start.hpp"
-#include "gpu/probe.hpp"
+#include "gpu/probe_text.hpp"
 
 namespace {
 

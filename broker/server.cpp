@@ -2,7 +2,6 @@
 
 #include <sys/random.h>
 
-#include <bit>
 #include <chrono>
 
 #include "broker/log.hpp"
@@ -19,8 +18,8 @@ constexpr milliseconds kAcceptBackOff{100};     // F30: out of descriptors
 
 Token draw_token() {
   Token token;
-  const ssize_t got = getrandom(token.words.data(), sizeof token.words, 0);
-  APPORTION_CHECK(got == static_cast<ssize_t>(sizeof token.words));
+  const ssize_t got = getrandom(token.bytes.data(), token.bytes.size(), 0);
+  APPORTION_CHECK(got == static_cast<ssize_t>(token.bytes.size()));
   return token;
 }
 
@@ -58,14 +57,14 @@ void Server::accept_waiting() {
     Result<Peer> peer = identify_peer(socket->get());
     if (!peer.ok()) continue;
     const ConnectionId id{next_connection_++};
-    auto connection = std::make_unique<Connection>(loop_, id, *std::move(socket), *std::move(peer), *this);
+    auto connection = std::make_unique<ClientConnection>(loop_, id, *std::move(socket), *std::move(peer), *this);
     connection->close_unless(kHelloPatience);
     connections_.emplace(id.value, std::move(connection));
   }
 }
 
 bool Server::bind(ConnectionId id, SessionId session) {
-  Connection* connection = find(id);
+  ClientConnection* connection = find(id);
   if (connection == nullptr) return false;
   connection->keep_open();
   connection->session = session;
@@ -76,12 +75,12 @@ bool Server::bind(ConnectionId id, SessionId session) {
   return true;
 }
 
-Connection* Server::connection_of(SessionId session) {
+ClientConnection* Server::connection_of(SessionId session) {
   const auto found = sessions_.find(session);
   return found == sessions_.end() ? nullptr : find(found->second.connection);
 }
 
-Connection* Server::find(ConnectionId id) {
+ClientConnection* Server::find(ConnectionId id) {
   const auto found = connections_.find(id.value);
   return found == connections_.end() ? nullptr : found->second.get();
 }
@@ -91,7 +90,7 @@ void Server::end(SessionId session, const std::string& why, std::uint64_t epoch)
   if (found == sessions_.end()) return;
   const Session ended = std::move(found->second);
   sessions_.erase(found);
-  Connection* connection = find(ended.connection);
+  ClientConnection* connection = find(ended.connection);
   if (connection == nullptr) return;
   connection->session.reset();
   if (ended.detaching) {
@@ -107,7 +106,7 @@ void Server::end(SessionId session, const std::string& why, std::uint64_t epoch)
   connection->close_after_sending();
 }
 
-void Server::refuse(Connection& connection, std::uint64_t request_id, wire::Type what, const Error& error) {
+void Server::refuse(ClientConnection& connection, std::uint64_t request_id, wire::Type what, const Error& error) {
   auto refused = wire::make<wire::Refused>(request_id, 0);
   refused.code = static_cast<std::uint32_t>(error.code);
   refused.refused_type = static_cast<std::uint16_t>(what);
@@ -116,7 +115,7 @@ void Server::refuse(Connection& connection, std::uint64_t request_id, wire::Type
   connection.close_after_sending();
 }
 
-void Server::message(Connection& from, const wire::Message& message) {
+void Server::message(ClientConnection& from, const wire::Message& message) {
   if (const auto* status = std::get_if<wire::StatusRequest>(&message)) {
     if (!from.session) from.close_unless(kStatusPatience);
     return sink_.status_wanted(from.id(), *status);
@@ -129,12 +128,12 @@ void Server::message(Connection& from, const wire::Message& message) {
          {Errc::not_attached, "no session on this connection: send HELLO first"});
 }
 
-void Server::hello(Connection& from, const wire::Hello& hello) {
+void Server::hello(ClientConnection& from, const wire::Hello& hello) {
   if (hello.token.none()) return want_session(from, hello);
   from.hello = hello;  // its LEASES follow
 }
 
-void Server::leases(Connection& from, const wire::Leases& leases) {
+void Server::leases(ClientConnection& from, const wire::Leases& leases) {
   for (std::size_t i = 0; i < leases.part.count; ++i) from.claimed.push_back({leases.entries[i].chunk_id});
   if (leases.part.part + 1 < leases.part.parts) return;
   const wire::Hello hello = *from.hello;
@@ -142,7 +141,7 @@ void Server::leases(Connection& from, const wire::Leases& leases) {
   want_session(from, hello);
 }
 
-void Server::want_session(Connection& from, const wire::Hello& hello) {
+void Server::want_session(ClientConnection& from, const wire::Hello& hello) {
   events::SessionWanted wanted;
   wanted.connection = from.id();
   wanted.job = hello.job.view();
@@ -153,14 +152,14 @@ void Server::want_session(Connection& from, const wire::Hello& hello) {
   wanted.label = hello.label.view();
   wanted.fresh = draw_token();
   if (!hello.token.none()) {
-    wanted.resume = std::bit_cast<Token>(hello.token);
+    wanted.resume = hello.token;
     wanted.claimed = std::move(from.claimed);
     wanted.claimed_epoch = hello.header.epoch;
   }
   sink_.event(wanted);
 }
 
-void Server::in_session(Connection& from, SessionId session, const wire::Message& message) {
+void Server::in_session(ClientConnection& from, SessionId session, const wire::Message& message) {
   const RequestId request{wire::header_of(message).request_id};
   if (const auto* wanted = std::get_if<wire::Request>(&message)) {
     sink_.event(events::Request{session, request, Bytes{wanted->min_bytes}, Bytes{wanted->want_bytes},
@@ -187,16 +186,16 @@ void Server::in_session(Connection& from, SessionId session, const wire::Message
 }
 
 void Server::process_gone(SessionId session) {
-  if (Connection* connection = connection_of(session)) connection->drain();
+  if (ClientConnection* connection = connection_of(session)) connection->drain();
   if (!sessions_.contains(session)) return;  // it had said goodbye
   sink_.event(events::ProcessGone{session});
 }
 
-void Server::grant_unsent(const Connection::GrantPart& part, const std::string& why) {
+void Server::grant_unsent(const ClientConnection::GrantPart& part, const std::string& why) {
   sink_.event(events::GrantUnsent{part.session, part.request, part.ids, why});
 }
 
-void Server::closed(Connection& connection, const std::string& why) {
+void Server::closed(ClientConnection& connection, const std::string& why) {
   const std::optional<SessionId> session = connection.session;
   const ConnectionId id = connection.id();
   if (session) {

@@ -15,7 +15,7 @@
 
 namespace apportion {
 
-class Server final : private Connection::Owner {
+class Server final : public ClientConnection::Owner {
  public:
   class Sink {
    public:
@@ -32,11 +32,11 @@ class Server final : private Connection::Owner {
 
   // A session is made or resumed for a connection. False: the connection is gone already.
   bool bind(ConnectionId connection, SessionId session);
-  [[nodiscard]] Connection* connection_of(SessionId session);
-  [[nodiscard]] Connection* find(ConnectionId id);
+  [[nodiscard]] ClientConnection* connection_of(SessionId session);
+  [[nodiscard]] ClientConnection* find(ConnectionId id);
   // Answers a DETACH, or says why, and closes. The process is no longer watched.
   void end(SessionId session, const std::string& why, std::uint64_t epoch);
-  void refuse(Connection& connection, std::uint64_t request_id, wire::Type what, const Error& error);
+  void refuse(ClientConnection& connection, std::uint64_t request_id, wire::Type what, const Error& error);
 
  private:
   struct Session {
@@ -48,13 +48,13 @@ class Server final : private Connection::Owner {
   };
 
   void accept_waiting();
-  void message(Connection& from, const wire::Message& message) override;
-  void grant_unsent(const Connection::GrantPart& part, const std::string& why) override;
-  void closed(Connection& connection, const std::string& why) override;
-  void hello(Connection& from, const wire::Hello& hello);
-  void leases(Connection& from, const wire::Leases& leases);
-  void want_session(Connection& from, const wire::Hello& hello);
-  void in_session(Connection& from, SessionId session, const wire::Message& message);
+  void message(ClientConnection& from, const wire::Message& message) override;
+  void grant_unsent(const ClientConnection::GrantPart& part, const std::string& why) override;
+  void closed(ClientConnection& connection, const std::string& why) override;
+  void hello(ClientConnection& from, const wire::Hello& hello);
+  void leases(ClientConnection& from, const wire::Leases& leases);
+  void want_session(ClientConnection& from, const wire::Hello& hello);
+  void in_session(ClientConnection& from, SessionId session, const wire::Message& message);
   void process_gone(SessionId session);
 
   Loop& loop_;
@@ -62,7 +62,7 @@ class Server final : private Connection::Owner {
   Sink& sink_;
   std::unique_ptr<Loop::Watch> accepting_;
   std::unique_ptr<Loop::Watch> back_off_;
-  std::unordered_map<std::uint64_t, std::unique_ptr<Connection>> connections_;
+  std::unordered_map<std::uint64_t, std::unique_ptr<ClientConnection>> connections_;
   std::unordered_map<SessionId, Session> sessions_;
   std::uint64_t next_connection_ = 1;
 };

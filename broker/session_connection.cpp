@@ -4,14 +4,14 @@
 
 namespace apportion {
 
-Connection::Connection(Loop& loop, ConnectionId id, Fd socket, Peer peer, Owner& owner)
+ClientConnection::ClientConnection(Loop& loop, ConnectionId id, Fd socket, Peer peer, Owner& owner)
     : loop_(loop), id_(id), socket_(std::move(socket)), peer_(std::move(peer)), owner_(owner) {
   readable_ = loop_.on_readable(socket_.get(), [this] { drain(); });
 }
 
-Connection::~Connection() = default;
+ClientConnection::~ClientConnection() = default;
 
-void Connection::send(std::span<const std::byte> message, std::vector<Fd> fds, std::optional<GrantPart> grant) {
+void ClientConnection::send(std::span<const std::byte> message, std::vector<Fd> fds, std::optional<GrantPart> grant) {
   if (!socket_) {
     if (grant) owner_.grant_unsent(*grant, "the client hung up");
     return;
@@ -21,7 +21,7 @@ void Connection::send(std::span<const std::byte> message, std::vector<Fd> fds, s
   flush();
 }
 
-void Connection::send_borrowed(std::span<const std::byte> message, std::span<const int> fds) {
+void ClientConnection::send_borrowed(std::span<const std::byte> message, std::span<const int> fds) {
   if (!socket_) return;
   // Nothing was queued before a WELCOME, and a fresh socket has room: it is sent now or the peer is gone.
   Result<channel::Sent> sent = channel::try_send(socket_.get(), message, fds);
@@ -29,21 +29,21 @@ void Connection::send_borrowed(std::span<const std::byte> message, std::span<con
   if (*sent != channel::Sent::yes) close("no room for the WELCOME: descriptors in flight are used up");
 }
 
-void Connection::grant_answered() {
+void ClientConnection::grant_answered() {
   grant_in_flight_ = false;
   flush();
 }
 
-void Connection::close_after_sending() {
+void ClientConnection::close_after_sending() {
   close_when_empty_ = true;
   flush();
 }
 
-void Connection::close_unless(std::chrono::milliseconds idle) {
+void ClientConnection::close_unless(std::chrono::milliseconds idle) {
   idle_ = loop_.after(idle, [this] { close("it did not say what it wants in time"); });
 }
 
-void Connection::drain() {
+void ClientConnection::drain() {
   channel::Datagram datagram;
   while (socket_ && !close_when_empty_) {
     Result<bool> got = channel::try_receive(socket_.get(), datagram);
@@ -74,7 +74,7 @@ void Connection::drain() {
   }
 }
 
-void Connection::flush() {
+void ClientConnection::flush() {
   while (socket_ && !queue_.empty()) {
     Outgoing& next = queue_.front();
     if (next.grant && grant_in_flight_) return;
@@ -103,14 +103,14 @@ void Connection::flush() {
     closing_ = loop_.after(std::chrono::nanoseconds(0), [this] { close("done"); });
 }
 
-void Connection::send_later(std::chrono::milliseconds delay) {
+void ClientConnection::send_later(std::chrono::milliseconds delay) {
   writable_ = loop_.after(delay, [this] {
     writable_.reset();
     flush();
   });
 }
 
-void Connection::close(const std::string& why) {
+void ClientConnection::close(const std::string& why) {
   if (!socket_) return;
   readable_.reset();
   writable_.reset();

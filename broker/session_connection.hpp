@@ -24,7 +24,7 @@
 
 namespace apportion {
 
-class Connection {
+class ClientConnection {
  public:
   static constexpr std::size_t kMaxQueued = 1024;
 
@@ -38,16 +38,16 @@ class Connection {
   class Owner {
    public:
     virtual ~Owner() = default;
-    virtual void message(Connection& from, const wire::Message& message) = 0;
+    virtual void message(ClientConnection& from, const wire::Message& message) = 0;
     virtual void grant_unsent(const GrantPart& part, const std::string& why) = 0;
     // Called once; the connection may be destroyed in it.
-    virtual void closed(Connection& connection, const std::string& why) = 0;
+    virtual void closed(ClientConnection& connection, const std::string& why) = 0;
   };
 
-  Connection(Loop& loop, ConnectionId id, Fd socket, Peer peer, Owner& owner);
-  ~Connection();
-  Connection(const Connection&) = delete;
-  Connection& operator=(const Connection&) = delete;
+  ClientConnection(Loop& loop, ConnectionId id, Fd socket, Peer peer, Owner& owner);
+  ~ClientConnection();
+  ClientConnection(const ClientConnection&) = delete;
+  ClientConnection& operator=(const ClientConnection&) = delete;
 
   void send(std::span<const std::byte> message, std::vector<Fd> fds = {}, std::optional<GrantPart> grant = {});
   // WELCOME's pages stay the broker's own descriptors.

@@ -1,7 +1,6 @@
 #include "broker/shell.hpp"
 
 #include <algorithm>
-#include <bit>
 #include <chrono>
 #include <csignal>
 
@@ -126,7 +125,7 @@ Bytes Shell::charged(SessionId session) const {
 
 void Shell::status_wanted(ConnectionId from, const wire::StatusRequest& request) {
   pool_.read_room([this, from, request](Pool::Room room) {
-    Connection* connection = server_.find(from);
+    ClientConnection* connection = server_.find(from);
     if (connection == nullptr) return;
     room_read(room);
     StatusFacts facts = parts_.facts;
@@ -147,7 +146,7 @@ void Shell::carry_out(const Action& action) {
 }
 
 void Shell::on(const actions::Welcome& action) {
-  Connection* connection = server_.find(action.connection);
+  ClientConnection* connection = server_.find(action.connection);
   const bool bound = connection != nullptr && server_.bind(action.connection, action.session);
   if (!bound) return event(events::HungUp{action.session});
   Result<int> report = publisher_->add_session(action.session);
@@ -155,7 +154,7 @@ void Shell::on(const actions::Welcome& action) {
   auto welcome = wire::make<wire::Welcome>(0, action.epoch);
   const JobFigures job = core_.job_page(action.job);
   const JobConfig& config = parts_.config.jobs[action.job.value];
-  welcome.token = std::bit_cast<wire::Token>(action.token);
+  welcome.token = action.token;
   welcome.session_id = action.session.value;
   welcome.pool_bytes = parts_.load.pool.value;
   welcome.chunk_bytes = action.chunk.value;
@@ -184,7 +183,7 @@ void Shell::on(const actions::Welcome& action) {
 }
 
 void Shell::on(const actions::RefuseHello& action) {
-  if (Connection* connection = server_.find(action.connection))
+  if (ClientConnection* connection = server_.find(action.connection))
     server_.refuse(*connection, 0, wire::Type::hello, action.error);
 }
 
@@ -233,14 +232,14 @@ void Shell::on(const actions::SendGrant& action) {
 }
 
 void Shell::send_grant(const actions::SendGrant& grant, std::vector<Fd> fds) {
-  Connection* connection = server_.connection_of(grant.session);
+  ClientConnection* connection = server_.connection_of(grant.session);
   if (connection == nullptr)
     return event(events::GrantUnsent{grant.session, grant.request, grant.ids, "the client hung up"});
   wire::for_each_part<wire::Grant>(
       grant.ids.size(), wire::kMaxGrantChunks, grant.request.value, grant.epoch,
       [&](wire::Grant& message, std::size_t first, std::size_t count) {
         std::vector<Fd> part_fds;
-        Connection::GrantPart part{grant.session, grant.request, {}};
+        ClientConnection::GrantPart part{grant.session, grant.request, {}};
         for (std::size_t i = 0; i < count; ++i) {
           const ChunkId id = grant.ids[first + i];
           message.entries[i] = {.chunk_id = id.value, .bytes = core_.book().find(id)->bytes.value};
@@ -253,7 +252,7 @@ void Shell::send_grant(const actions::SendGrant& grant, std::vector<Fd> fds) {
 }
 
 void Shell::on(const actions::SendRefusal& action) {
-  Connection* connection = server_.connection_of(action.session);
+  ClientConnection* connection = server_.connection_of(action.session);
   if (connection == nullptr) return;
   const Refusal& refusal = action.refusal;
   auto message = wire::make<wire::Refusal>(action.request.value, parts_.setup.epoch);
@@ -270,7 +269,7 @@ void Shell::on(const actions::SendRefusal& action) {
 }
 
 void Shell::on(const actions::SendReleased& action) {
-  Connection* connection = server_.connection_of(action.session);
+  ClientConnection* connection = server_.connection_of(action.session);
   if (connection == nullptr) return;
   auto message = wire::make<wire::Released>(action.request.value, parts_.setup.epoch);
   message.bytes = action.bytes.value;

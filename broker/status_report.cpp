@@ -103,13 +103,15 @@ void send_status(const StatusFacts& facts, const LedgerSnapshot& snapshot, const
       rows.push_back({.job = snapshot.jobs[i],
                       .peak_charged = counters[i].peak_charged.value,
                       .grants = counters[i].grants,
-                      .refusals = counters[i].refusals});
+                      .refusals = counters[i].refusals,
+                      .waiting = 0});
     send_list<wire::StatusJobs>(rows, wire::kMaxJobRows, id, facts.epoch, send);
   }
   if ((request.what & wire::StatusRequest::kSessions) != 0) {
     std::vector<wire::SessionRow> rows;
     for (const SessionRecord& record : snapshot.sessions) {
-      wire::SessionRow row{.session = record};
+      wire::SessionRow row;
+      row.session = record;
       if (record.job < snapshot.jobs.size()) row.job_name = snapshot.jobs[record.job].name;
       row.report = pages.report(SessionId{record.id});
       rows.push_back(row);

@@ -1,0 +1,49 @@
+// What a race needs around it: a simulated device of its own in a folder of its own, and a broker on it.
+//
+// Owns: the folder and the broker. Promises: both are gone when the object goes. Never: touches a device folder or a
+// broker that was there before.
+#pragma once
+
+#include <map>
+#include <optional>
+#include <string>
+
+#include "cli/child_process.hpp"
+#include "cli/demo.hpp"
+#include "cli/status_query.hpp"
+#include "config/config.hpp"
+
+namespace apportion {
+
+class DemoStage {
+ public:
+  [[nodiscard]] static Result<DemoStage> set_up(const DemoOptions& options);
+  DemoStage(DemoStage&&) noexcept;
+  DemoStage& operator=(DemoStage&&) noexcept = delete;
+  ~DemoStage();
+
+  // Empty the device: a new folder for the simulator. Nothing on a real one.
+  [[nodiscard]] Status fresh_device();
+  [[nodiscard]] Status start_broker();
+  [[nodiscard]] Status stop_broker();
+
+  // Of a program that takes part.
+  [[nodiscard]] const std::map<std::string, std::string>& variables() const { return variables_; }
+  [[nodiscard]] const std::vector<JobConfig>& jobs() const { return config_.jobs; }
+  [[nodiscard]] Result<StatusAnswer> status() const;
+  // Bytes mapped by two programs at once, by the simulator's census of /proc; none on a real device.
+  [[nodiscard]] Result<std::optional<std::uint64_t>> overlap() const;
+  [[nodiscard]] bool simulated() const { return simulated_; }
+
+ private:
+  DemoStage() = default;
+
+  std::string folder_;
+  Config config_;
+  bool simulated_ = false;
+  unsigned devices_made_ = 0;
+  std::map<std::string, std::string> variables_;
+  std::optional<ChildProcess> broker_;
+};
+
+}  // namespace apportion
