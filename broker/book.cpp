@@ -339,6 +339,12 @@ void Book::offer(ChunkId id, SessionId session_id, RequestId request) {
   enter(chunk);
 }
 
+void Book::mark_sent(ChunkId id) {
+  Chunk& chunk = at(id);
+  APPORTION_CHECK(chunk.state == ChunkState::offered);
+  chunk.sent = true;
+}
+
 void Book::roll_back(ChunkId id) {
   Chunk& chunk = at(id);
   APPORTION_CHECK(chunk.state == ChunkState::offered);
@@ -349,6 +355,7 @@ void Book::roll_back(ChunkId id) {
   chunk.state = ChunkState::free;
   chunk.lessee = {};
   chunk.request = {};
+  chunk.sent = false;
   enter(chunk);
   forget_if_done(lessee);
 }
@@ -358,6 +365,7 @@ void Book::hold(ChunkId id) {
   APPORTION_CHECK(one_of(chunk.state, {ChunkState::offered, ChunkState::orphan}));
   move(chunk, ChunkState::held);
   chunk.request = {};
+  chunk.sent = false;
 }
 
 void Book::begin_return(ChunkId id) {
@@ -380,6 +388,7 @@ void Book::put_back(ChunkId id) {
   chunk.state = ChunkState::free;
   chunk.lessee = {};
   chunk.request = {};
+  chunk.sent = false;
   chunk.last_owner = owner;
   enter(chunk);
   forget_if_done(lessee);

@@ -35,6 +35,7 @@ struct Chunk {
   ChunkState state = ChunkState::vacant;
   SessionId lessee;   // names nothing where the chunk is nobody's
   RequestId request;  // of the grant it was offered in
+  bool sent = false;  // OFFERED: the client may have it
   std::optional<Owner> last_owner;
   Charge charge;
   std::uint32_t place = 0;  // in the list of its session or of the free chunks of its owner
@@ -113,6 +114,7 @@ class Book {
 
   // Leases.
   void offer(ChunkId id, SessionId session, RequestId request);  // FREE -> OFFERED, charged
+  void mark_sent(ChunkId id);                                    // its GRANT leaves now
   void roll_back(ChunkId id);                                    // OFFERED, never sent -> FREE as it was
   void hold(ChunkId id);                                         // OFFERED or ORPHAN -> HELD
   void begin_return(ChunkId id);                                 // OFFERED, HELD or ORPHAN -> RETURNING

@@ -169,7 +169,7 @@ void Journal::set_session(SessionId id, SessionPhase state) {
       salt = layout::fold(salt, {load(record + i)});
     }
   }
-  store_sealed(record + layout::kSessionPhase, static_cast<std::uint64_t>(state), salt);
+  store_sealed(record + layout::kSessionState, static_cast<std::uint64_t>(state), salt);
 }
 
 void Journal::put_chunk(ChunkId id, Bytes bytes) {

@@ -75,8 +75,8 @@ class Reader {
 
   void read_session(std::uint32_t slot) {
     const std::size_t record = tables_.sessions + slot * layout::kSessionWords;
-    const std::uint64_t state = word(record + layout::kSessionPhase);
-    const std::size_t place = record + layout::kSessionPhase;
+    const std::uint64_t state = word(record + layout::kSessionState);
+    const std::size_t place = record + layout::kSessionState;
     if (state == 0 || state == layout::seal(0, place))
       return;  // fields of a vacant record may be half written
     std::uint64_t salt = 0;

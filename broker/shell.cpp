@@ -4,7 +4,6 @@
 #include <chrono>
 #include <csignal>
 
-#include "broker/book.hpp"
 #include "broker/log.hpp"
 #include "shm/fault_point.hpp"
 
@@ -119,8 +118,9 @@ void Shell::keep_ticking() {
 }
 
 Bytes Shell::charged(SessionId session) const {
-  const BookedSession* booked = core_.book().find(session);
-  return booked == nullptr ? Bytes{} : booked->tally.total();
+  for (const SessionRecord& record : core_.ledger().sessions)
+    if (record.id == session.value) return Bytes{record.charged};
+  return {};
 }
 
 void Shell::status_wanted(ConnectionId from, const wire::StatusRequest& request) {
@@ -235,6 +235,8 @@ void Shell::send_grant(const actions::SendGrant& grant, std::vector<Fd> fds) {
   ClientConnection* connection = server_.connection_of(grant.session);
   if (connection == nullptr)
     return event(events::GrantUnsent{grant.session, grant.request, grant.ids, "the client hung up"});
+  // The chunks of one grant are of one size.
+  const std::uint64_t each = grant.bytes.value / grant.ids.size();
   wire::for_each_part<wire::Grant>(
       grant.ids.size(), wire::kMaxGrantChunks, grant.request.value, grant.epoch,
       [&](wire::Grant& message, std::size_t first, std::size_t count) {
@@ -242,7 +244,7 @@ void Shell::send_grant(const actions::SendGrant& grant, std::vector<Fd> fds) {
         ClientConnection::GrantPart part{grant.session, grant.request, {}};
         for (std::size_t i = 0; i < count; ++i) {
           const ChunkId id = grant.ids[first + i];
-          message.entries[i] = {.chunk_id = id.value, .bytes = core_.book().find(id)->bytes.value};
+          message.entries[i] = {.chunk_id = id.value, .bytes = each};
           part_fds.push_back(std::move(fds[first + i]));
           part.ids.push_back(id);
         }
@@ -273,7 +275,7 @@ void Shell::on(const actions::SendReleased& action) {
   if (connection == nullptr) return;
   auto message = wire::make<wire::Released>(action.request.value, parts_.setup.epoch);
   message.bytes = action.bytes.value;
-  message.chunks = action.chunks;
+  message.chunks = static_cast<std::uint32_t>(action.bytes / parts_.setup.chunk);
   message.unknown = static_cast<std::uint32_t>(action.unknown.size());
   APPORTION_FAULT_POINT("released.before_send");
   connection->send(wire::bytes_of(message));

@@ -1,0 +1,193 @@
+#include "broker/core.hpp"
+
+#include <algorithm>
+#include <utility>
+
+#include "broker/core_state.hpp"
+#include "broker/journal_image.hpp"
+
+namespace apportion {
+
+namespace {
+
+std::vector<std::string> names_of(const CoreSetup& setup) {
+  std::vector<std::string> names;
+  for (const JobRule& job : setup.jobs)
+    names.push_back(job.name);
+  return names;
+}
+
+}  // namespace
+
+actions::Log log_line(actions::Log::Level level, std::string event,
+                      std::vector<std::pair<std::string, std::string>> fields) {
+  return {level, std::move(event), std::move(fields)};
+}
+
+Core::State::State(CoreSetup setup_in, Journal& journal_in)
+    : setup(std::move(setup_in)),
+      journal(journal_in),
+      book(setup.pool, setup.chunk, names_of(setup), journal),
+      stock(book, setup),
+      jobs(setup.jobs.size()) {
+  adopt_predecessor();
+  journal.set_epoch(setup.epoch);
+  settle();
+}
+
+void Core::State::close_with(std::string why) {
+  if (closed.empty()) closed = std::move(why);
+}
+
+// Until recovery is built, what a predecessor left is only counted: its leases are charged to their jobs, the
+// rest of the pool is unsettled, and nothing is granted. Over-counting, never under-counting (F11, F17).
+void Core::State::adopt_predecessor() {
+  const Result<JournalImage> read = read_journal(journal.memory());
+  APPORTION_CHECK(read.ok());
+  const JournalImage& image = *read;
+  if (image.empty()) return;
+  const std::string advice =
+      "; end the clients of the earlier broker, then start apportiond with a new keeper";
+  if (image.shape.pool != setup.pool || image.shape.chunk != setup.chunk) {
+    book.leave_rest_unsettled();
+    return close_with("an earlier broker left a pool of another size (" + to_text(image.shape.pool) + ")" +
+                      advice);
+  }
+  for (const JournalImage::Session& session : image.sessions) {
+    const JournalImage::Job* job = image.job_in(session.fields.job_slot);
+    const auto rule = std::find_if(setup.jobs.begin(), setup.jobs.end(),
+                                   [&](const JobRule& r) { return job != nullptr && r.name == job->name; });
+    if (rule == setup.jobs.end()) continue;  // its job is gone from the config: its leases stay unsettled
+    const JobIndex index{static_cast<std::uint32_t>(rule - setup.jobs.begin())};
+    book.adopt_session(session.id, index, session.fields);
+    for (const JournalImage::Lease& lease : image.chunks) {
+      if (lease.session_slot != session.id.slot() || lease.bytes > book.loose()) continue;
+      book.adopt_chunk(lease.id, lease.bytes, session.id);
+    }
+  }
+  book.leave_rest_unsettled();
+  std::string why = "an earlier broker left " + std::to_string(image.chunks.size()) +
+                    " chunks, and this version cannot take them over yet" + advice;
+  if (!image.damaged.empty()) {
+    why += " (" + std::to_string(image.damaged.size()) + " records of its journal are damaged)";
+  }
+  close_with(std::move(why));
+}
+
+void Core::State::dispatch(const Event& event, Actions& out) {
+  Actions body;
+  std::visit([&](const auto& one) { on(one, body); }, event);
+  finish(body, out);
+}
+
+// What follows every event: the stock moves on, finished orders are sent, figures are settled and published.
+// Pages come first: whoever gets a grant can already read what it did to its quota (F12: publish before
+// send).
+void Core::State::finish(Actions& body, Actions& out) {
+  if (closed.empty()) stock.pump(body);
+  send_failed(body);
+  send_ready(body);
+  send_answers(body);
+  settle();
+  publish(out);
+  std::move(body.begin(), body.end(), std::back_inserter(out));
+  if (started && !said_ready && (stock.filled() || !closed.empty())) {
+    said_ready = true;
+    out.emplace_back(actions::Ready{});
+    out.emplace_back(actions::AskDeviceRoom{});  // what the device shows as used before anybody is here
+  }
+  if (setup.check_every_event) {
+    book.check();
+    for (std::size_t i = 0; i < jobs.size(); ++i) {
+      // What nobody's request can do: take a job above its limit.
+      const Bytes used =
+          book.jobs()[i].account.charged() + stock.promised(JobIndex{static_cast<std::uint32_t>(i)});
+      APPORTION_CHECK(!closed.empty() || used <= setup.jobs[i].limit);
+    }
+  }
+}
+
+void Core::State::on(const events::DeviceRoom& event, Actions& out) {
+  foreign = event.foreign.value_or(Bytes{});
+  stock.handle(event, out);
+}
+
+void Core::State::on(const events::Tick& event, Actions& out) {
+  stock.tick(event.now);
+  if (stock.awaits_device()) out.emplace_back(actions::AskDeviceRoom{});
+}
+
+Core::Core(CoreSetup setup, Journal& journal) : state_(std::make_unique<State>(std::move(setup), journal)) {}
+Core::~Core() = default;
+
+void Core::start(SteadyNs now, Actions& out) {
+  state_->started = true;
+  Actions body;
+  if (state_->closed.empty()) {
+    state_->stock.start(now, body);
+  } else {
+    body.emplace_back(log_line(actions::Log::Level::error, "closed", {{"why", state_->closed}}));
+  }
+  state_->finish(body, out);
+}
+
+void Core::handle(const Event& event, Actions& out) {
+  state_->dispatch(event, out);
+}
+
+bool Core::wants_tick() const {
+  return state_->stock.wants_tick();
+}
+bool Core::ready() const {
+  return state_->said_ready;
+}
+const std::string& Core::closed() const {
+  return state_->closed;
+}
+LedgerSnapshot Core::ledger() const {
+  return state_->ledger();
+}
+JobFigures Core::job_page(JobIndex index) const {
+  return state_->page(index);
+}
+JobCounters Core::counters(JobIndex index) const {
+  return state_->jobs[index.value].counters;
+}
+const std::deque<Refusal>& Core::refusals(JobIndex index) const {
+  return state_->jobs[index.value].refusals;
+}
+std::size_t Core::job_count() const {
+  return state_->jobs.size();
+}
+const Book& Core::book() const {
+  return state_->book;
+}
+void Core::check() const {
+  state_->book.check();
+}
+
+std::optional<JobIndex> Core::job_index(std::string_view name) const {
+  const auto& rules = state_->setup.jobs;
+  const auto rule =
+      std::find_if(rules.begin(), rules.end(), [&](const JobRule& r) { return r.name == name; });
+  if (rule == rules.end()) return std::nullopt;
+  return JobIndex{static_cast<std::uint32_t>(rule - rules.begin())};
+}
+
+PoolFigures Core::pool() const {
+  const Book& book = state_->book;
+  PoolFigures figures;
+  figures.pool = book.pool();
+  figures.charged = book.charged();
+  figures.in_transit = book.in_transit();
+  figures.free = book.free();
+  figures.loose = book.loose();
+  figures.zombie = book.in_state(ChunkState::zombie);
+  figures.orphan = book.in_state(ChunkState::orphan);
+  figures.unsettled = book.unsettled();
+  figures.foreign = state_->foreign;
+  figures.chunks = book.chunk_count();
+  return figures;
+}
+
+}  // namespace apportion

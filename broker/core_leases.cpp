@@ -1,0 +1,174 @@
+#include <algorithm>
+
+#include "broker/core_state.hpp"
+
+namespace apportion {
+
+namespace {
+
+constexpr std::size_t kRefusalsKept = 8;
+
+std::uint64_t pieces(Bytes bytes, Bytes piece) {
+  return (bytes.value - 1) / piece.value + 1;
+}
+
+}  // namespace
+
+bool Core::State::lent(ChunkId id, SessionId session, ChunkState state) const {
+  const Chunk* chunk = book.find(id);
+  // OFFERED counts from the moment its GRANT leaves; nobody can acknowledge what was not sent.
+  return chunk != nullptr && chunk->lessee == session && chunk->state == state &&
+         (state != ChunkState::offered || chunk->sent);
+}
+
+std::vector<ChunkId> Core::State::offered(SessionId session_id, RequestId request,
+                                          const std::vector<ChunkId>& ids) const {
+  std::vector<ChunkId> found;
+  if (const Session* session = book.find(session_id); session != nullptr && ids.empty()) {
+    for (const std::uint32_t slot : session->chunks) {
+      const ChunkId id = book.id_of(slot);
+      if (lent(id, session_id, ChunkState::offered) && book.find(id)->request == request) found.push_back(id);
+    }
+    return found;
+  }
+  for (const ChunkId id : ids) {
+    if (lent(id, session_id, ChunkState::offered) &&
+        std::find(found.begin(), found.end(), id) == found.end()) {
+      found.push_back(id);
+    }
+  }
+  return found;
+}
+
+void Core::State::on(const events::Request& event, Actions& out) {
+  const Session* session = live(event.session);
+  if (session == nullptr || session->state != SessionPhase::attached) return;
+  const Bytes asked = event.min;
+  if (event.min.value == 0 || event.want < event.min || (event.exact && event.want != event.min)) {
+    return refuse(*session, event.request,
+                  refusal(*session, asked, Refusal::Rule::malformed, {}, "ask for min <= want, min above 0"),
+                  out);
+  }
+  if (!closed.empty())
+    return refuse(*session, event.request, refusal(*session, asked, Refusal::Rule::closed, {}, closed), out);
+  // Sizes above the pool are cut first, so that rounding cannot wrap.
+  const Bytes above = setup.pool + setup.chunk;
+  const Bytes min = std::min(event.min, above);
+  const Bytes want = std::min(event.want, above);
+  const Bytes piece = event.exact ? round_up(min, setup.granularity) : setup.chunk;
+  const std::uint64_t least = event.exact ? 1 : pieces(min, piece);
+  const std::uint64_t most = event.exact ? 1 : pieces(want, piece);
+
+  const Admission admission =
+      admit(views(), session->job.value, pool_view(), session->reclaimable, false, piece * least);
+  const std::uint64_t granted = pieces_granted(admission.headroom, piece, least, most);
+  if (granted == 0) {
+    return refuse(*session, event.request, refusal(*session, asked, admission.rule, admission.headroom, ""),
+                  out);
+  }
+  stock.order(
+      {event.session, event.request, Owner{session->job, session->uid}, asked, piece, granted, {}, {}, {}});
+}
+
+void Core::State::send_ready(Actions& out) {
+  for (const Stock::Order& order : stock.take_ready()) {
+    Bytes bytes{};
+    for (const ChunkId id : order.ready) {
+      bytes += book.find(id)->bytes;
+      book.mark_sent(id);
+    }
+    ++jobs[order.owner.job.value].counters.grants;
+    out.emplace_back(actions::SendGrant{order.session, order.request, setup.epoch, bytes, order.ready});
+  }
+}
+
+void Core::State::send_failed(Actions& out) {
+  for (const Stock::Order& order : stock.take_failed()) {
+    const Session& session = *book.find(order.session);
+    refuse(session, order.request,
+           refusal(session, order.asked, Refusal::Rule::device_full, {}, order.failure), out);
+  }
+}
+
+void Core::State::on(const events::Acked& event, Actions& /*out*/) {
+  const Session* session = live(event.session);
+  if (session == nullptr || session->state != SessionPhase::attached) return;
+  for (const ChunkId id : offered(event.session, event.request, event.ids))
+    book.hold(id);
+}
+
+void Core::State::on(const events::Nacked& event, Actions& /*out*/) {
+  for (const ChunkId id : offered(event.session, event.request, event.ids))
+    take_back(id);  // F26
+}
+
+void Core::State::on(const events::GrantUnsent& event, Actions& out) {
+  const std::vector<ChunkId> unsent = offered(event.session, event.request, event.ids);
+  for (const ChunkId id : unsent)
+    stock.roll_back(id);  // F33: the client never saw them
+  const Session* session = live(event.session);
+  if (unsent.empty() || session == nullptr || session->state != SessionPhase::attached) return;
+  refuse(*session, event.request,
+         refusal(*session, setup.chunk * unsent.size(), Refusal::Rule::send_failed, {}, event.why), out);
+}
+
+// A live client gave it back. Kept as it is for the same owner, unless the job says that returns are strict
+// or chunks of this kind are not kept. (Between owners it is remade in any case: see the stock.)
+void Core::State::take_back(ChunkId id) {
+  const Chunk& chunk = *book.find(id);
+  const Session& session = *book.find(chunk.lessee);
+  const bool strict = setup.jobs[session.job.value].on_return == ReturnRule::strict;
+  book.begin_return(id);
+  if (strict || !stock.keeps(chunk.bytes)) {
+    stock.discard(id);
+  } else {
+    book.put_back(id);
+  }
+}
+
+void Core::State::on(const events::Released& event, Actions& /*out*/) {
+  const Session* session = live(event.session);
+  if (session == nullptr || session->state != SessionPhase::attached) return;
+  Answer answer{event.session, event.request, {}, {}, {}};
+  for (const ChunkId id : event.ids) {
+    // F03: a chunk named twice is the session's no more the second time.
+    if (!lent(id, event.session, ChunkState::held) && !lent(id, event.session, ChunkState::offered)) {
+      answer.unknown.push_back(id);
+      continue;
+    }
+    answer.bytes += book.find(id)->bytes;
+    take_back(id);
+    answer.awaited.push_back(id);
+  }
+  answers.push_back(std::move(answer));
+}
+
+// A RELEASED says that the bytes count for the job no more: where they are unmade, it follows that.
+void Core::State::send_answers(Actions& out) {
+  std::erase_if(answers, [&](Answer& answer) {
+    std::erase_if(answer.awaited, [&](ChunkId id) {
+      const Chunk* chunk = book.find(id);
+      return chunk == nullptr || chunk->state != ChunkState::unmaking;
+    });
+    if (!answer.awaited.empty()) return false;
+    out.emplace_back(
+        actions::SendReleased{answer.session, answer.request, answer.bytes, std::move(answer.unknown)});
+    return true;
+  });
+}
+
+void Core::State::refuse(const Session& session, RequestId request, Refusal refusal, Actions& out) {
+  Job& job = jobs[session.job.value];
+  ++job.counters.refusals;
+  job.refusals.push_front(refusal);
+  if (job.refusals.size() > kRefusalsKept) job.refusals.pop_back();
+  out.emplace_back(log_line(actions::Log::Level::info, "refused",
+                            {{"job", refusal.job},
+                             {"pid", std::to_string(session.pid)},
+                             {"rule", to_text(refusal.rule)},
+                             {"asked", std::to_string(refusal.asked.value)},
+                             {"reason", refusal.reason}}));
+  out.emplace_back(actions::SendRefusal{session.id, request, std::move(refusal)});
+}
+
+}  // namespace apportion

@@ -1,0 +1,106 @@
+// The inside of the core, shared by its .cpp files only: the book, the stock, and what is published.
+//
+//   core.cpp           dispatch, start, what a predecessor left, publishing
+//   core_sessions.cpp  attach, resume, hang-up, death, goodbye
+//   core_leases.cpp    request, grant, ack, nack, return
+//   core_figures.cpp   ledger records, job pages, the words of a refusal
+#pragma once
+
+#include <deque>
+#include <string>
+#include <vector>
+
+#include "broker/book.hpp"
+#include "broker/core.hpp"
+#include "broker/policy.hpp"
+#include "broker/stock.hpp"
+
+namespace apportion {
+
+struct Core::State {
+  State(CoreSetup setup_in, Journal& journal_in);
+
+  // Events. Each appends to `out` what follows from it; dispatch() adds what follows from all of them.
+  void dispatch(const Event& event, Actions& out);
+  void finish(Actions& body, Actions& out);
+  void on(const events::SessionWanted& event, Actions& out);
+  void on(const events::Request& event, Actions& out);
+  void on(const events::Acked& event, Actions& out);
+  void on(const events::Nacked& event, Actions& out);
+  void on(const events::GrantUnsent& event, Actions& out);
+  void on(const events::Released& event, Actions& out);
+  void on(const events::Detached& event, Actions& out);
+  void on(const events::HungUp& event, Actions& out);
+  void on(const events::ProcessGone& event, Actions& out);
+  void on(const events::DeviceRoom& event, Actions& out);
+  void on(const events::Tick& event, Actions& out);
+  template <typename PoolEvent>
+  void on(const PoolEvent& event, Actions& out) {
+    stock.handle(event, out);
+  }
+
+  // core.cpp
+  void adopt_predecessor();
+  void close_with(std::string why);
+
+  // core_sessions.cpp
+  [[nodiscard]] Result<JobIndex> job_for(const events::SessionWanted& event) const;
+  void resume(const events::SessionWanted& event, Actions& out);
+  void welcome(ConnectionId connection, SessionId id, bool resumed, Actions& out) const;
+  [[nodiscard]] const Session* live(SessionId id) const;  // attached or orphaned
+  void forget_releases(SessionId id);
+
+  // core_leases.cpp
+  struct Answer {  // a RELEASED that waits until the bytes are loose again
+    SessionId session;
+    RequestId request;
+    Bytes bytes{};
+    std::vector<ChunkId> awaited;
+    std::vector<ChunkId> unknown;
+  };
+  [[nodiscard]] bool lent(ChunkId id, SessionId session, ChunkState state) const;
+  [[nodiscard]] std::vector<ChunkId> offered(SessionId session, RequestId request,
+                                             const std::vector<ChunkId>& ids) const;
+  void take_back(ChunkId id);  // OFFERED, HELD or ORPHAN, given back by a live client
+  void send_ready(Actions& out);
+  void send_failed(Actions& out);
+  void send_answers(Actions& out);
+
+  // core_figures.cpp
+  [[nodiscard]] std::vector<JobView> views() const;
+  [[nodiscard]] PoolView pool_view() const;
+  void settle();  // the cover of every job
+  [[nodiscard]] JobFigures page(JobIndex index) const;
+  [[nodiscard]] JobRecord record(JobIndex index) const;
+  [[nodiscard]] LedgerSnapshot ledger() const;
+  [[nodiscard]] Bytes told_total(const Session& session) const;
+  [[nodiscard]] Refusal refusal(const Session& session, Bytes asked, Refusal::Rule rule, Bytes headroom,
+                                const std::string& detail) const;
+  [[nodiscard]] std::vector<Holder> holders(JobIndex asking, Refusal::Rule rule) const;
+  void refuse(const Session& session, RequestId request, Refusal refusal, Actions& out);
+  void publish(Actions& out);
+
+  CoreSetup setup;
+  Journal& journal;
+  Book book;
+  Stock stock;
+
+  struct Job {
+    Bytes covered{};  // V
+    JobFigures published;
+    JobCounters counters;
+    std::deque<Refusal> refusals;
+  };
+  std::vector<Job> jobs;
+  std::vector<Answer> answers;
+  std::string closed;
+  Bytes foreign{};
+  bool started = false;
+  bool said_ready = false;
+};
+
+// A log line; values are texts already.
+[[nodiscard]] actions::Log log_line(actions::Log::Level level, std::string event,
+                                    std::vector<std::pair<std::string, std::string>> fields);
+
+}  // namespace apportion

@@ -1,0 +1,93 @@
+#include "broker/graveyard.hpp"
+
+#include <algorithm>
+
+namespace apportion {
+
+namespace {
+
+// NVML gives one sample to all who ask within a short time; what was made just before may be missing in it.
+constexpr std::int64_t kReadingLagNs = 100'000'000;
+
+std::int64_t as_signed(Bytes bytes) {
+  return static_cast<std::int64_t>(bytes.value);
+}
+
+}  // namespace
+
+void Graveyard::add(ChunkId id, SessionId session, Bytes bytes, SteadyNs closed_at) {
+  graves_.push_back({id, session, bytes, closed_at});
+}
+
+void Graveyard::made(Bytes bytes, SteadyNs now) {
+  while (!recent_.empty() && recent_.front().at.value + 2 * kReadingLagNs < now.value)
+    recent_.pop_front();
+  recent_.push_back({now, bytes});
+}
+
+std::vector<ChunkId> Graveyard::settle(const events::DeviceRoom& room, Expected expected) {
+  // Chunks that the reading may not show yet must not hide zombies that it does show.
+  Bytes alive = expected.alive;
+  bool all_shown = true;
+  for (const Made& made : recent_) {
+    if (made.at.value + kReadingLagNs <= room.read_at.value) continue;
+    alive = saturating_sub(alive, made.bytes);
+    all_shown = false;
+  }
+  const Bytes used = saturating_sub(room.total, room.free);
+  const std::int64_t residual =
+      as_signed(used) - as_signed(room.foreign.value_or(Bytes{})) - as_signed(alive);
+  if (graves_.empty()) {
+    if (expected.quiet && all_shown) quiet_residual_ = residual;
+    return {};
+  }
+  const std::int64_t held = std::max<std::int64_t>(0, residual - quiet_residual_ - as_signed(tolerance_));
+  const Bytes shown = saturating_sub(expected.zombies, Bytes{static_cast<std::uint64_t>(held)});
+
+  std::vector<std::size_t> eligible;
+  for (std::size_t i = 0; i < graves_.size(); ++i) {
+    if (graves_[i].closed_at <= room.read_at) eligible.push_back(i);
+  }
+  std::vector<std::size_t> picked = pick(eligible, shown);
+  std::sort(picked.begin(), picked.end(), std::greater<>());
+  std::vector<ChunkId> settled;
+  for (const std::size_t i : picked) {
+    settled.push_back(graves_[i].id);
+    graves_.erase(graves_.begin() + static_cast<std::ptrdiff_t>(i));
+  }
+  return settled;
+}
+
+std::vector<std::size_t> Graveyard::pick(const std::vector<std::size_t>& eligible, Bytes shown) const {
+  // Sessions by their latest grave, newest first.
+  std::vector<SessionId> sessions;
+  for (auto i = eligible.rbegin(); i != eligible.rend(); ++i) {
+    const SessionId session = graves_[*i].session;
+    if (std::find(sessions.begin(), sessions.end(), session) == sessions.end()) sessions.push_back(session);
+  }
+  const auto graves_of = [&](SessionId session) {
+    std::vector<std::size_t> graves;
+    for (const std::size_t i : eligible) {
+      if (graves_[i].session == session) graves.push_back(i);
+    }
+    return graves;
+  };
+  for (const SessionId session : sessions) {
+    std::vector<std::size_t> graves = graves_of(session);
+    Bytes sum{};
+    for (const std::size_t i : graves)
+      sum += graves_[i].bytes;
+    if (sum <= shown && shown <= sum + tolerance_) return graves;
+  }
+  std::vector<std::size_t> picked;
+  for (const SessionId session : sessions) {
+    for (const std::size_t i : graves_of(session)) {
+      if (graves_[i].bytes > shown) continue;
+      shown -= graves_[i].bytes;
+      picked.push_back(i);
+    }
+  }
+  return picked;
+}
+
+}  // namespace apportion

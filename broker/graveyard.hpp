@@ -1,0 +1,61 @@
+// Memory of the dead: chunks that are closed on our side and whose bytes the device has not shown again. A
+// pidfd says that a process is gone; it does not say that the GPU has finished its work, nor that no forked
+// child holds the memory (F05). Only the device's own figures say that the room is there.
+//
+// Promises: over-counts where the figures are late or rounded; a reading taken before the chunk was closed
+// proves nothing. Never: believes a timer. What it cannot know is whose room it was: with several dead at
+// once, a session whose whole sum has come back goes first, then the latest dead (the earlier ones have shown
+// that something holds them).
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <optional>
+#include <vector>
+
+#include "broker/events.hpp"
+#include "broker/ids.hpp"
+#include "shm/bytes.hpp"
+
+namespace apportion {
+
+class Graveyard {
+ public:
+  // tolerance: how much the device's figures may be off by rounding; at most half a chunk.
+  explicit Graveyard(Bytes tolerance) : tolerance_(tolerance) {}
+
+  void add(ChunkId id, SessionId session, Bytes bytes, SteadyNs closed_at);
+  void made(Bytes bytes, SteadyNs now);  // a chunk was made: the device may not show it yet
+  [[nodiscard]] bool empty() const { return graves_.empty(); }
+
+  // What the device holds for us by the book, while a reading was taken.
+  struct Expected {
+    Bytes alive{};       // chunks that exist for certain
+    Bytes zombies{};     // all of them, closed or not
+    bool quiet = false;  // nothing is being made, unmade or awaited
+  };
+  // The chunks whose room this reading shows; they are forgotten here.
+  [[nodiscard]] std::vector<ChunkId> settle(const events::DeviceRoom& room, Expected expected);
+
+ private:
+  struct Grave {
+    ChunkId id;
+    SessionId session;
+    Bytes bytes{};
+    SteadyNs closed_at;
+  };
+  struct Made {
+    SteadyNs at;
+    Bytes bytes{};
+  };
+  [[nodiscard]] std::vector<std::size_t> pick(const std::vector<std::size_t>& eligible, Bytes shown) const;
+
+  Bytes tolerance_;
+  std::vector<Grave> graves_;  // oldest first
+  std::deque<Made> recent_;
+  // What the device showed as used beyond our chunks and the processes it names, when all was quiet: its own
+  // reserve, and with no process list everything of others.
+  std::int64_t quiet_residual_ = 0;
+};
+
+}  // namespace apportion

@@ -1,0 +1,303 @@
+#include "broker/stock.hpp"
+
+#include <algorithm>
+
+namespace apportion {
+
+namespace {
+
+constexpr std::int64_t kFirstBackoffNs = 100'000'000;
+constexpr std::int64_t kLongestBackoffNs = 5'000'000'000;
+
+}  // namespace
+
+Stock::Stock(Book& book, const CoreSetup& setup)
+    : book_(book), setup_(setup), graveyard_({setup.chunk.value / 2}) {}
+
+void Stock::start(SteadyNs now, Actions& out) {
+  fill_until_ = {now.value + setup_.fill_patience_ns};
+  if (setup_.reserve == Reserve::leased) filled_ = true;
+  pump(out);
+}
+
+void Stock::order(Order order) {
+  orders_.push_back(std::move(order));
+}
+
+void Stock::cancel(SessionId session) {
+  for (auto order = orders_.begin(); order != orders_.end();) {
+    if (order->session != session) {
+      ++order;
+      continue;
+    }
+    for (const ChunkId id : order->ready)
+      roll_back(id);
+    order = orders_.erase(order);  // what is being made for it becomes free, or is unmade again
+  }
+}
+
+bool Stock::keeps(Bytes bytes) const {
+  return bytes == setup_.chunk && setup_.reserve == Reserve::all;
+}
+
+void Stock::close(ChunkId id) {
+  steps_[id] = Step::deleting;
+  to_delete_.push_back(id);
+}
+
+void Stock::discard(ChunkId id) {
+  book_.begin_unmake(id);
+  close(id);
+}
+
+void Stock::retire(ChunkId id) {
+  close(id);
+}
+
+void Stock::roll_back(ChunkId id) {
+  const Bytes bytes = book_.find(id)->bytes;
+  book_.roll_back(id);
+  if (!keeps(bytes)) discard(id);
+}
+
+void Stock::begin_make(Bytes bytes, Order* order, Actions& out) {
+  const ChunkId id = book_.begin_make(bytes);
+  steps_[id] = Step::making;
+  if (order != nullptr) {
+    --order->missing;
+    order->making.push_back(id);
+  }
+  out.emplace_back(actions::MakeChunk{id, bytes});
+}
+
+bool Stock::step_is(ChunkId id, Step step) const {
+  const auto found = steps_.find(id);
+  return found != steps_.end() && found->second == step;
+}
+
+Stock::Order* Stock::order_of(ChunkId making) {
+  for (Order& order : orders_) {
+    if (std::find(order.making.begin(), order.making.end(), making) != order.making.end()) return &order;
+  }
+  return nullptr;
+}
+
+// --- results
+
+void Stock::handle(const events::ChunkMade& event, Actions& out) {
+  if (!step_is(event.id, Step::making)) return;
+  graveyard_.made(book_.find(event.id)->bytes, event.now);
+  // The keeper's fd first: a chunk that is leased must survive us (F11).
+  steps_[event.id] = Step::putting;
+  out.emplace_back(actions::KeeperPut{{event.id}});
+}
+
+void Stock::handle(const events::MakeFailed& event, Actions& out) {
+  if (!step_is(event.id, Step::making)) return;
+  steps_.erase(event.id);
+  Order* order = order_of(event.id);
+  book_.make_failed(event.id);
+  const std::string what = event.device_full ? "the device has no room for a chunk that the pool has room for"
+                                             : "the driver could not make a chunk";
+  const std::string why = what + (event.why.empty() ? "" : " (" + event.why + ")");
+  if (order != nullptr) {
+    std::erase(order->making, event.id);
+    fail(*order, why);  // F32: nothing is kept of it
+    return;
+  }
+  if (!filled_ && !fatal_ && (!event.device_full || event.now >= fill_until_)) {
+    fatal_ = true;
+    out.emplace_back(actions::Fatal{
+        {Errc::out_of_memory, "cannot make the pool of " + to_text(setup_.pool) + ": " + why +
+                                  "; choose a smaller pool, or end what holds memory on the device"}});
+    return;
+  }
+  if (retry_at_.value == 0) {
+    backoff_ns_ = std::clamp(2 * backoff_ns_, kFirstBackoffNs, filled_ ? kLongestBackoffNs : kFirstBackoffNs);
+    retry_at_ = {event.now.value + backoff_ns_};
+    out.emplace_back(actions::Log{actions::Log::Level::warning, "make_failed", {{"why", why}}});
+  }
+}
+
+void Stock::handle(const events::KeeperAcked& event, Actions& out) {
+  for (const ChunkId id : event.ids) {
+    if (event.what == events::KeeperAcked::What::del) {
+      if (!step_is(id, Step::deleting)) continue;
+      steps_[id] = Step::closing;
+      out.emplace_back(actions::UnmakeChunk{id, book_.find(id)->bytes});
+      continue;
+    }
+    if (!step_is(id, Step::putting)) continue;
+    steps_.erase(id);
+    backoff_ns_ = 0;
+    book_.made(id);
+    if (Order* order = order_of(id); order != nullptr) {
+      std::erase(order->making, id);
+      book_.offer(id, order->session, order->request);
+      order->ready.push_back(id);
+    } else if (!keeps(book_.find(id)->bytes)) {
+      discard(id);  // its order was cancelled meanwhile
+    }
+  }
+}
+
+void Stock::handle(const events::ChunkUnmade& event, Actions& /*out*/) {
+  if (!step_is(event.id, Step::closing)) return;
+  steps_.erase(event.id);
+  const Chunk& chunk = *book_.find(event.id);
+  if (chunk.state == ChunkState::zombie) {
+    graveyard_.add(event.id, chunk.lessee, chunk.bytes, event.now);
+  } else {
+    book_.unmade(event.id);
+  }
+}
+
+void Stock::handle(const events::UnmakeFailed& event, Actions& out) {
+  if (!step_is(event.id, Step::closing)) return;
+  steps_.erase(event.id);
+  const Chunk& chunk = *book_.find(event.id);
+  // F34: charged as it was until the device shows that the bytes are back.
+  if (chunk.state == ChunkState::unmaking) book_.unmake_failed(event.id);
+  graveyard_.add(event.id, chunk.lessee, chunk.bytes, event.now);
+  out.emplace_back(actions::Log{actions::Log::Level::error,
+                                "unmake_failed",
+                                {{"chunk", std::to_string(event.id.value)}, {"why", event.why}}});
+}
+
+void Stock::handle(const events::DeviceRoom& event, Actions& out) {
+  Graveyard::Expected expected;
+  for (const ChunkState state : {ChunkState::free, ChunkState::offered, ChunkState::held,
+                                 ChunkState::returning, ChunkState::scrub, ChunkState::orphan}) {
+    expected.alive += book_.in_state(state);
+  }
+  expected.zombies = book_.in_state(ChunkState::zombie);
+  expected.quiet = expected.zombies.value == 0 && steps_.empty();
+  Bytes settled{};
+  for (const ChunkId id : graveyard_.settle(event, expected)) {
+    settled += book_.find(id)->bytes;
+    book_.settled(id);
+  }
+  if (settled.value != 0) {
+    out.emplace_back(
+        actions::Log{actions::Log::Level::info, "settled", {{"bytes", std::to_string(settled.value)}}});
+  }
+}
+
+void Stock::tick(SteadyNs now) {
+  if (retry_at_.value != 0 && now >= retry_at_) retry_at_ = {};
+}
+
+// --- serving orders
+
+void Stock::fail(Order& order, std::string why) {
+  if (order.failure.empty()) order.failure = std::move(why);
+}
+
+void Stock::serve_from_free() {
+  for (Order& order : orders_) {
+    while (order.failure.empty() && order.missing > 0 && order.piece == setup_.chunk) {
+      const std::optional<ChunkId> id = book_.pick_free(order.owner);
+      if (!id) break;
+      --order.missing;
+      book_.offer(*id, order.session, order.request);
+      order.ready.push_back(*id);
+    }
+  }
+}
+
+void Stock::serve_from_loose(Actions& out) {
+  for (Order& order : orders_) {
+    if (!order.failure.empty()) continue;
+    while (order.missing > 0 && book_.loose() >= order.piece)
+      begin_make(order.piece, &order, out);
+    if (order.missing > 0) return;  // nobody overtakes: what becomes loose is for this one
+  }
+}
+
+Bytes Stock::refill_coming() const {
+  Bytes sum = book_.in_state(ChunkState::making);
+  for (const Order& order : orders_)
+    sum -= order.piece * order.making.size();
+  return sum;
+}
+
+void Stock::unmake_for_orders(Actions& /*out*/) {
+  Bytes needed{};
+  for (const Order& order : orders_) {
+    if (order.failure.empty()) needed += order.piece * order.missing;
+  }
+  Bytes coming = book_.loose() + book_.in_state(ChunkState::unmaking) + refill_coming();
+  while (coming < needed) {
+    const std::optional<ChunkId> id = book_.pick_any_free();
+    if (!id) break;
+    coming += book_.find(*id)->bytes;
+    discard(*id);
+  }
+  // F34, F37: the driver kept what was counted on. The latest orders go without.
+  for (auto order = orders_.rbegin(); order != orders_.rend() && coming < needed; ++order) {
+    if (order->missing == 0 || !order->failure.empty()) continue;
+    needed -= order->piece * order->missing;
+    fail(*order, "memory that was on its way back did not come back from the driver");
+  }
+}
+
+void Stock::refill(Actions& out) {
+  if (setup_.reserve == Reserve::leased || fatal_ || retry_at_.value != 0) return;
+  const bool wanted =
+      std::any_of(orders_.begin(), orders_.end(), [](const Order& order) { return order.missing > 0; });
+  if (wanted) return;  // loose bytes are waited for
+  while (book_.loose() >= setup_.chunk)
+    begin_make(setup_.chunk, nullptr, out);
+  if (!filled_ && book_.loose().value == 0 && book_.in_state(ChunkState::making).value == 0) filled_ = true;
+}
+
+void Stock::finish_orders() {
+  for (auto order = orders_.begin(); order != orders_.end();) {
+    const bool failed = !order->failure.empty();
+    if (!failed && (order->missing > 0 || !order->making.empty())) {
+      ++order;
+      continue;
+    }
+    if (failed) {
+      for (const ChunkId id : order->ready)
+        roll_back(id);
+      order->ready.clear();
+    }
+    (failed ? failed_ : ready_).push_back(std::move(*order));
+    order = orders_.erase(order);
+  }
+}
+
+void Stock::pump(Actions& out) {
+  finish_orders();  // failures first: what they had may serve others
+  serve_from_free();
+  serve_from_loose(out);
+  unmake_for_orders(out);
+  finish_orders();
+  refill(out);
+  if (!to_delete_.empty()) out.emplace_back(actions::KeeperDel{std::exchange(to_delete_, {})});
+}
+
+std::vector<Stock::Order> Stock::take_ready() {
+  return std::exchange(ready_, {});
+}
+std::vector<Stock::Order> Stock::take_failed() {
+  return std::exchange(failed_, {});
+}
+
+Bytes Stock::promised() const {
+  Bytes sum{};
+  for (const Order& order : orders_)
+    sum += order.promised();
+  return sum;
+}
+
+Bytes Stock::promised(JobIndex job) const {
+  Bytes sum{};
+  for (const Order& order : orders_) {
+    if (order.owner.job == job) sum += order.promised();
+  }
+  return sum;
+}
+
+}  // namespace apportion
