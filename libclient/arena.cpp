@@ -1,0 +1,178 @@
+#include "libclient/arena.hpp"
+
+#include <algorithm>
+#include <cstdio>
+
+namespace apportion {
+
+namespace {
+constexpr std::uint64_t kMaxUnits = std::uint64_t{1} << 31;  // of a range: 1 TiB
+
+}  // namespace
+
+Error Arena::arena_busy() {
+  return {Errc::busy,
+          "the arena is in use by the code that this signal handler interrupted; allocate elsewhere"};
+}
+
+Error Arena::not_live(Address block) {
+  std::array<char, 96> text{};
+  std::snprintf(text.data(), text.size(),
+                "no live block starts at 0x%llx: freed twice, or not from this library",
+                static_cast<unsigned long long>(block));
+  return {Errc::invalid, text.data()};
+}
+
+Arena::Arena(const ArenaRanges& ranges, ChunkSource& source)
+    : source_(source),
+      chunk_(ranges.chunk),
+      granularity_(ranges.granularity),
+      growth_chunks_(std::max(ranges.growth_chunks, 1U)),
+      small_{ranges.small, ranges.small_bytes().value,
+             OffsetAllocator(ranges.small_slots, static_cast<std::uint32_t>(chunk_.value / kUnit), 0)},
+      large_{ranges.large, ranges.large_bytes().value,
+             OffsetAllocator(ranges.large_slots, static_cast<std::uint32_t>(chunk_.value / kUnit), 11)} {
+  static_assert(ArenaRanges::kSmallBlock == kUnit << 11,
+                "one table entry per small-block size in the large range");
+  APPORTION_CHECK(small_.bytes / kUnit < kMaxUnits && large_.bytes / kUnit < kMaxUnits);
+  APPORTION_CHECK(chunk_.value % kUnit == 0 && chunk_.value > ArenaRanges::kSmallBlock);
+  APPORTION_CHECK(granularity_.value > 0 && chunk_.value % granularity_.value == 0);
+}
+
+Address Arena::take(Range& range, std::uint32_t units, Stream stream) noexcept {
+  const NodeId id = range.blocks.allocate(units, tags_.find(stream));
+  if (id == kNoNode) return 0;
+  note_allocated({units * kUnit});
+  return range.base + range.blocks.node(id).offset * kUnit;
+}
+
+void Arena::note_allocated(Bytes size) noexcept {
+  ++counts_.num_allocs;
+  ++counts_.live_blocks;
+  counts_.bytes_in_use.value += size.value;
+  counts_.peak_bytes_in_use = std::max(counts_.peak_bytes_in_use, counts_.bytes_in_use);
+  counts_.largest_alloc_size = std::max(counts_.largest_alloc_size, size);
+}
+
+Address Arena::try_allocate(Bytes bytes, Stream stream) noexcept {
+  if (bytes.value - 1 >= large_.bytes) return 0;  // 0 wraps
+  Range& range = range_for(bytes);
+  const auto units = static_cast<std::uint32_t>((bytes.value + kUnit - 1) / kUnit);
+  const ShortGuard guard(lock_);
+  if (!guard.held()) return 0;
+  const Address block = take(range, units, stream);
+  if (block != 0) ++counts_.arena_hits;
+  return block;
+}
+
+Result<Address> Arena::allocate(Bytes bytes, Stream stream) {
+  if (const Address block = try_allocate(bytes, stream); block != 0) return block;
+  if (bytes.value == 0) return Error{Errc::invalid, "an allocation of 0 bytes; ask for at least 1"};
+  if (bytes.value > large_.bytes) {
+    return Error{Errc::out_of_memory, "an allocation of " + to_text(bytes) + " is larger than the device"};
+  }
+  if (lock_.held_by_this_thread()) return arena_busy();
+  const SlowGuard guard(slow_);
+  if (!guard.held()) return arena_busy();
+  return allocate_slow(range_for(bytes), static_cast<std::uint32_t>((bytes.value + kUnit - 1) / kUnit),
+                       stream);
+}
+
+Status Arena::deallocate(Address block, Stream stream) {
+  if (block == 0) return Done{};
+  Range* range = range_of(block);
+  if (range == nullptr) return not_live(block);
+  {
+    const ShortGuard guard(lock_);
+    if (!guard.held()) return arena_busy();
+    const NodeId id = range->blocks.find_live(static_cast<std::uint32_t>((block - range->base) / kUnit));
+    if (id == kNoNode) return not_live(block);
+    const BlockNode& node = range->blocks.node(id);
+    if (node.state == BlockState::live) {
+      --counts_.live_blocks;
+      counts_.bytes_in_use.value -= node.units * kUnit;
+      range->blocks.release(id, tags_.acquire(stream), epoch_);
+      return Done{};
+    }
+  }
+  const SlowGuard guard(slow_);
+  if (!guard.held()) return arena_busy();
+  return free_exact(block);
+}
+
+Status Arena::stream_gone(Stream stream) {
+  const ShortGuard guard(lock_);
+  if (!guard.held()) return arena_busy();
+  tags_.forget(stream);
+  return Done{};
+}
+
+Arena::Range* Arena::range_of(Address address) {
+  if (address % kUnit != 0) return nullptr;
+  if (address - large_.base < large_.bytes) return &large_;
+  if (address - small_.base < small_.bytes) return &small_;
+  return nullptr;
+}
+
+Result<Bytes> Arena::size_of(Address block) {
+  Range* range = range_of(block);
+  if (range == nullptr) return not_live(block);
+  const ShortGuard guard(lock_);
+  if (!guard.held()) return arena_busy();
+  const NodeId id = range->blocks.find_live(static_cast<std::uint32_t>((block - range->base) / kUnit));
+  if (id == kNoNode) return not_live(block);
+  const BlockNode& node = range->blocks.node(id);
+  return node.state == BlockState::exact ? exact_.at(block) : Bytes{node.units * kUnit};
+}
+
+Bytes Arena::mapped() const {
+  return chunk_ * (std::uint64_t{small_.blocks.slots().mapped()} + large_.blocks.slots().mapped()) +
+         exact_bytes_;
+}
+
+void Arena::note_mapped() {
+  counts_.peak_pool_bytes = std::max(counts_.peak_pool_bytes, mapped());
+}
+
+Result<ArenaStats> Arena::stats() {
+  const ShortGuard guard(lock_);
+  if (!guard.held()) return arena_busy();
+  ArenaStats stats = counts_;
+  stats.pool_bytes = mapped();
+  stats.largest_free_block_bytes =
+      Bytes{std::max(small_.blocks.largest_free(), large_.blocks.largest_free()) * kUnit};
+  stats.idle_bytes = chunk_ * (std::uint64_t{small_.blocks.slots().idle()} + large_.blocks.slots().idle());
+  stats.cached_bytes = Bytes{(small_.blocks.free_units() + large_.blocks.free_units()) * kUnit};
+  stats.pending_bytes = Bytes{(small_.blocks.pending_units() + large_.blocks.pending_units()) * kUnit};
+  if (stats.cached_bytes.value != 0) {
+    stats.fragmentation = 1.0 - static_cast<double>(stats.largest_free_block_bytes.value) /
+                                    static_cast<double>(stats.cached_bytes.value);
+  }
+  return stats;
+}
+
+Status Arena::check() {
+  const SlowGuard slow(slow_);
+  if (!slow.held()) return arena_busy();
+  const ShortGuard guard(lock_);
+  if (!guard.held()) return arena_busy();
+  for (const Range* range : {&small_, &large_}) {
+    if (std::string broken = range->blocks.check(); !broken.empty()) {
+      return Error{Errc::invalid, std::string(range == &small_ ? "small range: " : "large range: ") + broken};
+    }
+  }
+  Bytes exact{0};
+  for (const auto& [address, bytes] : exact_) {
+    const NodeId id = large_.blocks.find_live(static_cast<std::uint32_t>((address - large_.base) / kUnit));
+    if (id == kNoNode || large_.blocks.node(id).state != BlockState::exact) {
+      return Error{Errc::invalid, "an exact block has no node"};
+    }
+    exact += bytes;
+  }
+  if (exact != exact_bytes_) return Error{Errc::invalid, "exact bytes are miscounted"};
+  const Bytes live{(small_.blocks.live_units() + large_.blocks.live_units()) * kUnit};
+  if (live + exact != counts_.bytes_in_use) return Error{Errc::invalid, "bytes_in_use is miscounted"};
+  return Done{};
+}
+
+}  // namespace apportion

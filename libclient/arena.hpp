@@ -1,0 +1,117 @@
+// The client's arena: device memory as blocks, out of chunks that a ChunkSource maps into two address ranges.
+//
+// Promises: while there is room, allocate and deallocate are O(1), take one short lock, and make no driver
+// call, no system call, no message and no host allocation. A block may span chunks. Any chunk without a live
+// block can be given back or mapped elsewhere: growth moves idle chunks before it asks for new ones. Streams:
+// a block freed on stream S is reused on S at once, on another stream only after the source has synchronised
+// since the free. That happens on the slow path: when only such a block would fit, before growth. The free
+// must be ordered on S after the block's last use, wherever that was. Never: holds the short lock across a
+// call of the source; reads or writes device memory.
+//
+// Thread-safe. From a signal handler that interrupted the arena itself: Errc::busy, never a deadlock (F48).
+// deallocate works after any failure of the source.
+#pragma once
+
+#include <array>
+#include <map>
+#include <vector>
+
+#include "libclient/arena_ranges.hpp"
+#include "libclient/arena_stats.hpp"
+#include "libclient/chunk_source.hpp"
+#include "libclient/offset_allocator.hpp"
+#include "libclient/short_lock.hpp"
+#include "libclient/slow_lock.hpp"
+
+namespace apportion {
+
+class Arena {
+ public:
+  // `source` outlives the arena. Nothing is mapped yet.
+  Arena(const ArenaRanges& ranges, ChunkSource& source);
+
+  // A block of at least `bytes`, aligned to 512, that work on `stream` may use. Errors: invalid (0 bytes);
+  // out_of_memory (larger than the range, no address room, no host memory); busy; what the source said.
+  [[nodiscard]] Result<Address> allocate(Bytes bytes, Stream stream);
+  // The same where there is room; 0 for every reason not to, without a word. Never reaches the source.
+  [[nodiscard]] Address try_allocate(Bytes bytes, Stream stream) noexcept;
+  // A block with a driver handle of its own, rounded up to the granularity. Always reaches the source.
+  [[nodiscard]] Result<Address> allocate_exact(Bytes bytes);
+
+  // Frees a block. 0 does nothing. Errors: invalid (no live block starts there: freed twice, or never ours);
+  // busy. Exact blocks go back to the source at once, with its errors; after one the block is live still, or
+  // lost.
+  Status deallocate(Address block, Stream stream);
+
+  // Before `stream` is destroyed: its handle may come back as another stream, which must not inherit its
+  // frees.
+  Status stream_gone(Stream stream);
+
+  // Gives back chunks without a live block, wherever they lie, until no more than `mapped` is mapped; with 0,
+  // all of them. Returns what was given back.
+  [[nodiscard]] Result<Bytes> trim_to(Bytes mapped);
+
+  // The size of the live block that starts at `block`.
+  [[nodiscard]] Result<Bytes> size_of(Address block);
+  [[nodiscard]] Result<ArenaStats> stats();
+  // Every invariant, in words. Slow: walks all blocks.
+  [[nodiscard]] Status check();
+
+ private:
+  [[nodiscard]] static Error arena_busy();
+  [[nodiscard]] static Error not_live(Address block);
+
+  struct Range {
+    Address base;
+    std::uint64_t bytes;
+    OffsetAllocator blocks;
+  };
+  // Idle chunks out of reach of allocate, and where they are mapped.
+  struct Taken {
+    struct Node {
+      OffsetAllocator* blocks;
+      NodeId id;
+    };
+    std::vector<Node> nodes;
+    std::vector<Address> addresses;
+  };
+
+  [[nodiscard]] Range& range_for(Bytes bytes) {
+    return bytes.value <= ArenaRanges::kSmallBlock ? small_ : large_;
+  }
+  [[nodiscard]] Range* range_of(Address address);
+  [[nodiscard]] Address slot_address(const Range& range, std::uint32_t slot) const {
+    return range.base + slot * chunk_.value;
+  }
+  // With the short lock held.
+  [[nodiscard]] Address take(Range& range, std::uint32_t units, Stream stream) noexcept;
+  void note_allocated(Bytes size) noexcept;
+  void note_mapped();
+  [[nodiscard]] Bytes mapped() const;
+
+  // With the slow lock held.
+  [[nodiscard]] Result<Address> allocate_slow(Range& range, std::uint32_t units, Stream stream);
+  [[nodiscard]] Result<Address> grow(Range& range, std::uint32_t units, Stream stream);
+  [[nodiscard]] Status synchronize();
+  void release_tags();                                 // only while nothing is taken aside
+  [[nodiscard]] Taken take_idle(std::uint32_t limit);  // with both locks
+  [[nodiscard]] Result<Bytes> give_back(Bytes target);
+  [[nodiscard]] Status free_exact(Address block);
+
+  ChunkSource& source_;
+  const Bytes chunk_;
+  const Bytes granularity_;
+  const std::uint32_t growth_chunks_;
+
+  SlowLock slow_;
+  ShortLock lock_;  // everything below
+  Range small_;
+  Range large_;
+  StreamTags tags_;
+  std::uint32_t epoch_ = 1;         // of the frees that happen now
+  std::map<Address, Bytes> exact_;  // sizes of exact blocks, also of one that is being made
+  Bytes exact_bytes_;
+  ArenaStats counts_;
+};
+
+}  // namespace apportion

@@ -1,0 +1,41 @@
+// Where an arena's blocks lie: two ranges of addresses, reserved once per process and device.
+#pragma once
+
+#include <cstdint>
+
+#include "libclient/chunk_source.hpp"
+
+namespace apportion {
+
+struct ArenaRanges {
+  // Blocks up to this size go to the small range, so that small blocks do not pin the chunks of large ones.
+  static constexpr std::uint64_t kSmallBlock = 1 << 20;
+  // The large range is this many times the device, the small one once: a hole for any block can always be
+  // found, and the address space taken is a fixed small multiple of the device's memory (R11).
+  static constexpr std::uint64_t kLargeFactor = 3;
+
+  Address small = 0;  // both multiples of the chunk size
+  Address large = 0;
+  std::uint32_t small_slots = 0;
+  std::uint32_t large_slots = 0;
+  Bytes chunk;
+  Bytes granularity;                // of exact blocks; divides the chunk size
+  std::uint32_t growth_chunks = 1;  // growth asks for at least so many where it can get them
+
+  // The sizes for a device; the addresses are the caller's. Small chunks are asked for several at a time, so
+  // that a message and a set-access bring 32 MiB.
+  [[nodiscard]] static ArenaRanges for_device(Bytes total, Bytes chunk, Bytes granularity) {
+    ArenaRanges ranges;
+    const auto slots = static_cast<std::uint32_t>(round_up(total, chunk) / chunk);
+    ranges.small_slots = slots;
+    ranges.large_slots = static_cast<std::uint32_t>(slots * kLargeFactor);
+    ranges.chunk = chunk;
+    ranges.granularity = granularity;
+    ranges.growth_chunks = chunk >= 32_MiB ? 1U : static_cast<std::uint32_t>(32_MiB / chunk);
+    return ranges;
+  }
+  [[nodiscard]] Bytes small_bytes() const { return chunk * small_slots; }
+  [[nodiscard]] Bytes large_bytes() const { return chunk * large_slots; }
+};
+
+}  // namespace apportion

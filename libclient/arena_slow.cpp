@@ -1,0 +1,261 @@
+// The arena's slow path: growth, moving idle chunks, synchronising, giving back, exact blocks. Everything
+// here runs with the slow lock held, and takes the short lock only between calls of the source.
+#include <algorithm>
+#include <new>
+
+#include "libclient/arena.hpp"
+
+namespace apportion {
+
+namespace {
+
+// The short lock for the slow path. It can always be had: a handler that interrupted its holder was turned
+// away before it got the slow lock.
+class Locked {
+ public:
+  explicit Locked(ShortLock& lock) noexcept : lock_(lock) { APPORTION_CHECK(lock_.lock()); }
+  ~Locked() { lock_.unlock(); }
+  Locked(const Locked&) = delete;
+  Locked& operator=(const Locked&) = delete;
+
+ private:
+  ShortLock& lock_;
+};
+
+Error no_host_memory() {
+  return {Errc::out_of_memory, "the host has no memory for the arena's own records"};
+}
+
+// Whether giving back what this process holds idle could turn the answer.
+bool out_of_room(const Error& error) {
+  return error.code == Errc::quota || error.code == Errc::out_of_memory;
+}
+
+}  // namespace
+
+Result<Address> Arena::allocate_slow(Range& range, std::uint32_t units, Stream stream) {
+  bool settle = false;
+  {
+    // Whoever held the slow lock before may have made room.
+    const Locked locked(lock_);
+    ++counts_.arena_misses;
+    if (const Address block = take(range, units, stream); block != 0) return block;
+    settle = range.blocks.settling_could_help(units, tags_.find(stream));
+  }
+  if (settle && synchronize().ok()) {
+    release_tags();
+    const Locked locked(lock_);
+    if (const Address block = take(range, units, stream); block != 0) return block;
+  }
+  return grow(range, units, stream);
+}
+
+Result<Address> Arena::grow(Range& range, std::uint32_t units, Stream stream) {
+  OffsetAllocator::Placement place;
+  Taken taken;
+  {
+    const Locked locked(lock_);
+    if (!range.blocks.plan(units, tags_.find(stream), growth_chunks_, place)) {
+      return Error{Errc::out_of_memory, "no run of addresses for " + to_text(Bytes{units * kUnit}) +
+                                            ": the arena's range is too fragmented"};
+    }
+    taken = take_idle(place.needed);
+  }
+  const Address target = slot_address(range, place.slot);
+  std::uint32_t moved = 0;
+  std::uint32_t mapped = 0;
+  std::uint32_t retired = 0;
+  std::optional<Error> error;
+  const auto idle = static_cast<std::uint32_t>(taken.nodes.size());
+  const bool passed = idle != 0 && synchronize().ok();
+  if (passed) {
+    if (const Status status = source_.move(taken.addresses, target); status.ok()) {
+      moved = mapped = idle;
+    } else if (status.error().code == Errc::driver) {
+      error = status.error();
+      retired = idle;
+    }
+  }
+  if (!error && mapped < place.needed) {
+    Result<std::uint32_t> leased =
+        source_.map(target + mapped * chunk_.value, place.needed - mapped, place.wanted - mapped);
+    if (leased.ok()) {
+      APPORTION_CHECK(*leased >= place.needed - mapped && *leased <= place.wanted - mapped);
+      mapped += *leased;
+    } else {
+      error = leased.error();
+      if (error->code == Errc::driver) retired = place.wanted - mapped;
+    }
+  }
+
+  const Locked locked(lock_);
+  const NodeId block = range.blocks.finish(place, units, mapped, retired, passed);
+  for (const Taken::Node& node : taken.nodes) {
+    if (moved != 0) {
+      node.blocks->drop(node.id, false);
+    } else {
+      node.blocks->put_back(node.id, passed);
+    }
+  }
+  ++counts_.growths;
+  counts_.chunks_moved += moved;
+  counts_.chunks_leased += mapped - moved;
+  note_mapped();
+  if (error) return *error;
+  note_allocated({units * kUnit});
+  return range.base + range.blocks.node(block).offset * kUnit;
+}
+
+Arena::Taken Arena::take_idle(std::uint32_t limit) {
+  Taken taken;
+  const std::uint32_t count = std::min(limit, small_.blocks.slots().idle() + large_.blocks.slots().idle());
+  try {
+    taken.nodes.reserve(count);
+    taken.addresses.reserve(count);
+  } catch (const std::bad_alloc&) {
+    return taken;
+  }
+  for (Range* range : {&large_, &small_}) {
+    for (const auto& slot : range->blocks.take_idle(count - static_cast<std::uint32_t>(taken.nodes.size()))) {
+      taken.nodes.push_back({&range->blocks, slot.node});
+      taken.addresses.push_back(slot_address(*range, slot.slot));
+    }
+  }
+  return taken;
+}
+
+Status Arena::synchronize() {
+  std::uint32_t limit = 0;
+  {
+    const Locked locked(lock_);
+    if (++epoch_ == 0) epoch_ = 1;  // it wraps; 0 is none
+    limit = epoch_;
+    ++counts_.synchronizes;
+  }
+  if (Status status = source_.synchronize(); !status.ok()) return status;
+  const Locked locked(lock_);
+  small_.blocks.settle(limit);
+  large_.blocks.settle(limit);
+  return Done{};
+}
+
+void Arena::release_tags() {
+  // What is taken aside keeps its tag and is in no list: a tag released under it could come back as another
+  // stream.
+  const Locked locked(lock_);
+  for (std::uint32_t tag = 1; tag < kUnknown; ++tag) {
+    const auto one = static_cast<Tag>(tag);
+    if (!small_.blocks.carries(one) && !large_.blocks.carries(one)) tags_.release(one);
+  }
+}
+
+Result<Bytes> Arena::trim_to(Bytes target) {
+  if (lock_.held_by_this_thread()) return arena_busy();
+  const SlowGuard guard(slow_);
+  if (!guard.held()) return arena_busy();
+  return give_back(target);
+}
+
+Result<Bytes> Arena::give_back(Bytes target) {
+  Taken taken;
+  {
+    const Locked locked(lock_);
+    const Bytes above = saturating_sub(mapped(), target);
+    taken = take_idle(static_cast<std::uint32_t>(round_up(above, chunk_) / chunk_));
+  }
+  if (taken.nodes.empty()) return Bytes{0};
+  ChunkSource::Returned returned;
+  const Status passed = synchronize();
+  if (passed.ok()) {
+    returned = source_.unmap(taken.addresses);
+  } else {
+    returned.error = passed.error();
+  }
+  const Locked locked(lock_);
+  for (std::size_t index = 0; index < taken.nodes.size(); ++index) {
+    const Taken::Node& node = taken.nodes[index];
+    const bool lost =
+        passed.ok() && index == returned.count && returned.error && returned.error->code == Errc::driver;
+    if (index < returned.count || lost) {
+      node.blocks->drop(node.id, lost);
+    } else {
+      node.blocks->put_back(node.id, passed.ok());
+    }
+  }
+  counts_.chunks_returned += returned.count;
+  if (returned.error) return *returned.error;
+  return chunk_ * returned.count;
+}
+
+Result<Address> Arena::allocate_exact(Bytes bytes) {
+  if (bytes.value == 0) return Error{Errc::invalid, "an allocation of 0 bytes; ask for at least 1"};
+  if (bytes.value > large_.bytes) {
+    return Error{Errc::out_of_memory, "an allocation of " + to_text(bytes) + " is larger than the device"};
+  }
+  if (lock_.held_by_this_thread()) return arena_busy();
+  const SlowGuard guard(slow_);
+  if (!guard.held()) return arena_busy();
+  const Bytes size = round_up(bytes, granularity_);
+  NodeId node = kNoNode;
+  Address block = 0;
+  {
+    const Locked locked(lock_);
+    ++counts_.arena_misses;
+    node = large_.blocks.take_hole(static_cast<std::uint32_t>(round_up(size, chunk_) / chunk_));
+    if (node == kNoNode) return Error{Errc::out_of_memory, "no run of addresses for " + to_text(size)};
+    block = large_.base + large_.blocks.node(node).offset * kUnit;
+    try {
+      exact_.emplace(block, size);
+    } catch (const std::bad_alloc&) {
+      large_.blocks.drop(node, false);
+      return no_host_memory();
+    }
+  }
+  Status status = source_.map_exact(block, size);
+  // The job is at its limit, and part of what it holds is idle here: give that back first.
+  if (!status.ok() && out_of_room(status.error())) {
+    if (const Result<Bytes> given = give_back({0}); given.ok() && (*given).value > 0)
+      status = source_.map_exact(block, size);
+  }
+  const Locked locked(lock_);
+  if (!status.ok()) {
+    exact_.erase(block);
+    large_.blocks.drop(node, status.error().code == Errc::driver);
+    return status.error();
+  }
+  large_.blocks.make_exact(node);
+  exact_bytes_ += size;
+  ++counts_.growths;
+  note_allocated(size);
+  note_mapped();
+  return block;
+}
+
+Status Arena::free_exact(Address block) {
+  NodeId node = kNoNode;
+  Bytes size{0};
+  {
+    const Locked locked(lock_);
+    node = large_.blocks.find_live(static_cast<std::uint32_t>((block - large_.base) / kUnit));
+    if (node == kNoNode || large_.blocks.node(node).state != BlockState::exact) return not_live(block);
+    size = exact_.at(block);
+    large_.blocks.take_exact(node);  // a second free finds nothing from here on
+  }
+  Status status = source_.synchronize();
+  const bool synchronised = status.ok();
+  if (synchronised) status = source_.unmap_exact(block, size);
+  const bool lost = synchronised && !status.ok() && status.error().code == Errc::driver;
+  const Locked locked(lock_);
+  if (!status.ok() && !lost) {
+    large_.blocks.make_exact(node);  // it is mapped still, and live still
+    return status;
+  }
+  large_.blocks.drop(node, lost);
+  exact_.erase(block);
+  exact_bytes_ -= size;
+  --counts_.live_blocks;
+  counts_.bytes_in_use -= size;
+  return status;
+}
+
+}  // namespace apportion

@@ -1,0 +1,56 @@
+// The heads of the free lists of one stream, with a bitmap in two levels over them.
+//
+// Promises: `next_from` finds the first non-empty bin at or above another in two bit scans, whatever the
+// number of free blocks. Never: knows what a block is; the lists themselves run through the nodes.
+#pragma once
+
+#include <array>
+#include <bit>
+#include <cstdint>
+
+#include "libclient/size_bins.hpp"
+
+namespace apportion {
+
+class BinSet {
+ public:
+  static constexpr std::uint32_t kNoBin = kBins;
+
+  [[nodiscard]] bool empty() const { return summary_ == 0; }
+  [[nodiscard]] bool has(std::uint32_t bin) const { return (words_[bin / 64] >> (bin % 64) & 1U) != 0; }
+  // The first node of a bin; 0 where the bin is empty.
+  [[nodiscard]] std::uint32_t head(std::uint32_t bin) const { return has(bin) ? heads_[bin] : 0; }
+
+  // node 0 empties the bin.
+  void set_head(std::uint32_t bin, std::uint32_t node) {
+    const std::uint64_t bit = std::uint64_t{1} << (bin % 64);
+    heads_[bin] = node;
+    if (node != 0) {
+      words_[bin / 64] |= bit;
+      summary_ |= 1U << (bin / 64);
+    } else {
+      words_[bin / 64] &= ~bit;
+      if (words_[bin / 64] == 0) summary_ &= ~(1U << (bin / 64));
+    }
+  }
+
+  // The first non-empty bin at or above `bin`, or kNoBin.
+  [[nodiscard]] std::uint32_t next_from(std::uint32_t bin) const {
+    if (bin >= kBins) return kNoBin;
+    const std::uint64_t word = words_[bin / 64] >> (bin % 64);
+    if (word != 0) return bin + static_cast<std::uint32_t>(std::countr_zero(word));
+    const std::uint32_t above = summary_ & ~((2U << (bin / 64)) - 1);
+    if (above == 0) return kNoBin;
+    const auto index = static_cast<std::uint32_t>(std::countr_zero(above));
+    return index * 64 + static_cast<std::uint32_t>(std::countr_zero(words_[index]));
+  }
+
+ private:
+  static_assert(kBins % 64 == 0 && kBins / 64 < 31);
+
+  std::uint32_t summary_ = 0;
+  std::array<std::uint64_t, kBins / 64> words_{};
+  std::array<std::uint32_t, kBins> heads_{};
+};
+
+}  // namespace apportion

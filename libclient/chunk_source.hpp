@@ -1,0 +1,51 @@
+// Where the arena gets its chunks: leases from the broker, mapped by the driver; a model of both in the
+// tests.
+//
+// The arena calls it with its slow lock held and its short lock free: one call at a time, which may block.
+// Addresses are multiples of the chunk size within the arena's ranges. An error of Errc::driver leaves the
+// addresses that were to be mapped or unmapped in an unknown state, and the arena never uses them again; any
+// other error leaves them as they were.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <span>
+
+#include "shm/bytes.hpp"
+#include "shm/result.hpp"
+
+namespace apportion {
+
+using Address = std::uint64_t;  // a device pointer
+
+class ChunkSource {
+ public:
+  virtual ~ChunkSource() = default;
+
+  // Leases at least `min` and at most `want` chunks and maps them, readable and writable, one after the other
+  // from `address`. Returns how many. 0 < min <= want.
+  virtual Result<std::uint32_t> map(Address address, std::uint32_t min, std::uint32_t want) = 0;
+
+  // Maps the chunks at `from` one after the other from `to` instead. All or nothing; after any error the
+  // chunks are where they were.
+  virtual Status move(std::span<const Address> from, Address to) = 0;
+
+  // Unmaps chunks and gives them back, in order, up to the first that fails: that one is left in an unknown
+  // state.
+  struct Returned {
+    std::size_t count = 0;
+    std::optional<Error> error;
+  };
+  virtual Returned unmap(std::span<const Address> chunks) = 0;
+
+  // One driver handle of its own for a block: `bytes`, a multiple of the granularity.
+  virtual Status map_exact(Address address, Bytes bytes) = 0;
+  virtual Status unmap_exact(Address address, Bytes bytes) = 0;
+
+  // Returns when the GPU has done everything this process gave it before the call. An error (a stream is
+  // capturing) means that nothing is known.
+  virtual Status synchronize() = 0;
+};
+
+}  // namespace apportion

@@ -1,0 +1,223 @@
+#include "libclient/offset_allocator.hpp"
+
+#include <algorithm>
+#include <new>
+
+#include "shm/result.hpp"
+
+namespace apportion {
+
+namespace {
+constexpr std::uint32_t kFirstNodes = 4096;
+}
+
+OffsetAllocator::OffsetAllocator(std::uint32_t slots, std::uint32_t units_per_slot, std::uint32_t table_shift)
+    : units_(slots * units_per_slot), table_(units_, table_shift), slots_(slots, units_per_slot) {
+  nodes_.resize(1);
+  sets_[kClean] = std::make_unique<BinSet>();
+  sets_[kUnknown] = std::make_unique<BinSet>();
+  APPORTION_CHECK(slots > 0 && ensure_nodes(kFirstNodes));
+  first_ = new_node();
+  nodes_[first_].units = units_;
+  make_hole(first_);
+}
+
+NodeId OffsetAllocator::find_fit(const BinSet& set, std::uint32_t units) const {
+  const std::uint32_t bin = bin_of(units);
+  NodeId best = kNoNode;
+  NodeId id = set.head(bin);
+  for (std::uint32_t looked = 0; id != kNoNode && looked < kLook; ++looked, id = nodes_[id].list_next) {
+    if (nodes_[id].units == units) return id;
+    if (nodes_[id].units > units && (best == kNoNode || nodes_[id].units < nodes_[best].units)) best = id;
+  }
+  if (best != kNoNode) return best;
+  const std::uint32_t above = set.next_from(bin + 1);
+  if (above != BinSet::kNoBin) return set.head(above);
+  for (; id != kNoNode; id = nodes_[id].list_next) {
+    if (nodes_[id].units >= units) return id;
+  }
+  return kNoNode;
+}
+
+NodeId OffsetAllocator::allocate(std::uint32_t units, Tag tag) {
+  NodeId id = kNoNode;
+  if (tag != kClean && carries(tag)) id = find_fit(*sets_[tag], units);
+  if ((id == kNoNode || nodes_[id].units != units) && !sets_[kClean]->empty()) {
+    const NodeId clean = find_fit(*sets_[kClean], units);
+    if (clean != kNoNode && (id == kNoNode || nodes_[clean].units < nodes_[id].units)) id = clean;
+  }
+  if (id == kNoNode || !ensure_nodes(1)) return kNoNode;
+  unlist_free(id);
+  if (nodes_[id].units > units) list_free(split(id, units));
+  make_live(id);
+  return id;
+}
+
+void OffsetAllocator::make_live(NodeId id) {
+  BlockNode& node = nodes_[id];
+  node.state = BlockState::live;
+  table_.set(node.offset, id);
+  slots_.add_block(node.offset, node.units);
+  live_units_ += node.units;
+}
+
+NodeId OffsetAllocator::find_live(std::uint32_t unit) const {
+  const NodeId id = table_.get(unit);
+  return id != kNoNode && nodes_[id].offset == unit ? id : kNoNode;
+}
+
+void OffsetAllocator::release(NodeId live, Tag tag, std::uint32_t epoch) {
+  BlockNode& node = nodes_[live];
+  table_.set(node.offset, kNoNode);
+  slots_.remove_block(node.offset, node.units);
+  live_units_ -= node.units;
+  if (sets_[tag] == nullptr) {
+    sets_[tag].reset(new (std::nothrow) BinSet);
+    if (sets_[tag] == nullptr) tag = kUnknown;  // F31: no host memory; the block waits for a synchronise
+  }
+  node.tag = tag;
+  node.epoch = tag == kClean ? 0 : epoch;
+  make_free(live);
+}
+
+bool OffsetAllocator::settling_could_help(std::uint32_t units, Tag tag) const {
+  if (free_units_ < units || pending_units_ == 0) return false;
+  for (std::uint32_t other = 1; other < kTags; ++other) {
+    if (other != tag && carries(static_cast<Tag>(other))) return true;
+  }
+  return false;
+}
+
+void OffsetAllocator::settle(std::uint32_t limit) {
+  for (std::uint32_t tag = 1; tag < kTags; ++tag) {
+    if (sets_[tag] == nullptr) continue;
+    const BinSet& set = *sets_[tag];
+    for (std::uint32_t bin = set.next_from(0); bin != BinSet::kNoBin; bin = set.next_from(bin + 1)) {
+      // make_free takes neighbours out of lists, but never `next`: it carries the same tag, so if it were a
+      // neighbour the two would be one block already.
+      for (NodeId id = set.head(bin), next = kNoNode; id != kNoNode; id = next) {
+        next = nodes_[id].list_next;
+        if (!older(nodes_[id].epoch, limit)) continue;
+        unlist_free(id);
+        nodes_[id].tag = kClean;
+        nodes_[id].epoch = 0;
+        make_free(id);
+      }
+    }
+  }
+}
+
+std::uint32_t OffsetAllocator::largest_free() const {
+  std::uint32_t largest = 0;
+  for (const auto& set : sets_) {
+    if (set == nullptr || set->empty()) continue;
+    for (std::uint32_t bin = set->next_from(bin_of(std::max(largest, 1U))); bin != BinSet::kNoBin;
+         bin = set->next_from(bin + 1)) {
+      for (NodeId id = set->head(bin); id != kNoNode; id = nodes_[id].list_next) {
+        largest = std::max(largest, nodes_[id].units);
+      }
+    }
+  }
+  return largest;
+}
+
+// --- nodes and lists
+
+bool OffsetAllocator::ensure_nodes(std::uint32_t count) {
+  if (unused_count_ >= count) return true;
+  const std::size_t old = nodes_.size();
+  try {
+    nodes_.resize(std::max(old * 2, old + count));
+  } catch (const std::bad_alloc&) {
+    return false;
+  }
+  for (std::size_t id = nodes_.size(); id-- > old;)
+    delete_node(static_cast<NodeId>(id));
+  return true;
+}
+
+NodeId OffsetAllocator::new_node() {
+  const NodeId id = unused_;
+  APPORTION_CHECK(id != kNoNode);
+  unused_ = nodes_[id].list_next;
+  --unused_count_;
+  nodes_[id] = {};
+  return id;
+}
+
+void OffsetAllocator::delete_node(NodeId id) {
+  nodes_[id] = {};
+  nodes_[id].list_next = unused_;
+  unused_ = id;
+  ++unused_count_;
+}
+
+NodeId OffsetAllocator::split(NodeId id, std::uint32_t units) {
+  const NodeId rest = new_node();
+  BlockNode& left = nodes_[id];
+  BlockNode& right = nodes_[rest];
+  right = left;
+  right.offset += units;
+  right.units -= units;
+  right.prev = id;
+  left.units = units;
+  left.next = rest;
+  if (right.next != kNoNode) nodes_[right.next].prev = rest;
+  return rest;
+}
+
+void OffsetAllocator::join(NodeId left, NodeId right) {
+  BlockNode& l = nodes_[left];
+  const BlockNode& r = nodes_[right];
+  l.units += r.units;
+  if (l.tag == kClean) l.tag = r.tag;
+  l.epoch = newest(l.epoch, r.epoch);
+  l.next = r.next;
+  if (r.next != kNoNode) nodes_[r.next].prev = left;
+  delete_node(right);
+}
+
+void OffsetAllocator::list_free(NodeId id) {
+  BlockNode& node = nodes_[id];
+  node.state = BlockState::free;
+  BinSet& set = *sets_[node.tag];
+  const std::uint32_t bin = bin_of(node.units);
+  node.list_prev = kNoNode;
+  node.list_next = set.head(bin);
+  if (node.list_next != kNoNode) nodes_[node.list_next].list_prev = id;
+  set.set_head(bin, id);
+  free_units_ += node.units;
+  if (node.tag != kClean) pending_units_ += node.units;
+}
+
+void OffsetAllocator::unlist_free(NodeId id) {
+  const BlockNode& node = nodes_[id];
+  if (node.list_prev != kNoNode) {
+    nodes_[node.list_prev].list_next = node.list_next;
+  } else {
+    sets_[node.tag]->set_head(bin_of(node.units), node.list_next);
+  }
+  if (node.list_next != kNoNode) nodes_[node.list_next].list_prev = node.list_prev;
+  free_units_ -= node.units;
+  if (node.tag != kClean) pending_units_ -= node.units;
+}
+
+void OffsetAllocator::make_free(NodeId id) {
+  // Two free blocks can be used together where one stream may use both: same tag, or one of them clean.
+  const auto joins = [this](NodeId a, NodeId b) {
+    return a != kNoNode && nodes_[a].state == BlockState::free &&
+           (nodes_[a].tag == nodes_[b].tag || nodes_[a].tag == kClean || nodes_[b].tag == kClean);
+  };
+  if (const NodeId left = nodes_[id].prev; joins(left, id)) {
+    unlist_free(left);
+    join(left, id);
+    id = left;
+  }
+  if (const NodeId right = nodes_[id].next; joins(right, id)) {
+    unlist_free(right);
+    join(id, right);
+  }
+  list_free(id);
+}
+
+}  // namespace apportion

@@ -1,0 +1,144 @@
+// Blocks of one address range: two-level bins, good fit, split and join, holes and streams. Offsets only.
+//
+// Promises: allocate, find_live and release are O(1) in the number of blocks (a block over n slots counts in
+// n slots), and allocate host memory only when more blocks are alive than ever before. Neighbouring free
+// blocks that one stream could use together are always one block. Good fit: up to kLook entries of the bin
+// that the size falls into are compared for the tightest fit; then the first entry of the next bin up, where
+// all fit; and before saying no, the rest of the first bin. Never: a driver call, a message, a lock (the
+// arena's lock covers it), an address outside its range.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "libclient/bin_set.hpp"
+#include "libclient/block_node.hpp"
+#include "libclient/block_table.hpp"
+#include "libclient/slot_map.hpp"
+
+namespace apportion {
+
+class OffsetAllocator {
+ public:
+  static constexpr std::uint32_t kLook = 8;
+
+  // slots x units_per_slot addresses, all a hole. Block starts share a table entry per 2^table_shift units.
+  OffsetAllocator(std::uint32_t slots, std::uint32_t units_per_slot, std::uint32_t table_shift);
+
+  // --- the fast path
+
+  // A block of `units` that a stream of this tag may use at once (its own or clean); kNoNode where none fits.
+  [[nodiscard]] NodeId allocate(std::uint32_t units, Tag tag);
+  // The node of the live or exact block that starts at `unit`; kNoNode where none does.
+  [[nodiscard]] NodeId find_live(std::uint32_t unit) const;
+  // A live block becomes free for streams of `tag`, for others once `epoch` is settled.
+  void release(NodeId live, Tag tag, std::uint32_t epoch);
+
+  // --- streams
+
+  // Whether blocks freed under other tags could turn a refusal of `units`, once the GPU has passed their
+  // frees.
+  [[nodiscard]] bool settling_could_help(std::uint32_t units, Tag tag) const;
+  // The GPU has passed every free of an epoch before `limit`: those blocks become clean.
+  void settle(std::uint32_t limit);
+  [[nodiscard]] bool carries(Tag tag) const { return sets_[tag] != nullptr && !sets_[tag]->empty(); }
+
+  // --- growth: plan, map outside the lock, then finish
+
+  // Where chunks should be mapped so that `units` fit: the fewest new chunks, next to free blocks that can be
+  // used.
+  struct Placement {
+    NodeId hole = kNoNode;  // busy: the slots to map
+    NodeId left = kNoNode;  // busy: free blocks beside it that are part of the plan, if any
+    NodeId right = kNoNode;
+    std::uint32_t slot = 0;
+    std::uint32_t needed = 0;  // slots
+    std::uint32_t wanted = 0;  // slots, >= needed
+  };
+  // Takes them aside, so that they are still there when the chunks are mapped. False where no hole is large
+  // enough or the host has no memory.
+  [[nodiscard]] bool plan(std::uint32_t units, Tag tag, std::uint32_t at_least_slots, Placement& placement);
+  // The first `mapped` slots of the plan are chunks now, the next `retired` are lost, the rest is a hole
+  // again. Returns the live block of `units` that the plan was for, if what it needed is mapped. passed: the
+  // GPU was synchronised since the plan.
+  NodeId finish(const Placement& placement, std::uint32_t units, std::uint32_t mapped, std::uint32_t retired,
+                bool passed);
+
+  // --- whole slots
+
+  // Takes mapped slots without a live block aside, out of reach of allocate: the first `limit`. None where
+  // the host has no memory. Linear in the number of blocks.
+  struct TakenSlot {
+    std::uint32_t slot;
+    NodeId node;
+  };
+  [[nodiscard]] std::vector<TakenSlot> take_idle(std::uint32_t limit);
+  // Free again; clean if the GPU was synchronised since it was taken.
+  void put_back(NodeId taken, bool passed);
+  // What was taken aside is not mapped any more, or, where that failed, is never used again.
+  void drop(NodeId taken, bool retire);
+  // `slots` slots of a hole, taken aside for a block with a handle of its own; kNoNode where no hole is that
+  // large.
+  [[nodiscard]] NodeId take_hole(std::uint32_t slots);
+  // They are a user's block now.
+  void make_exact(NodeId taken);
+  // That block is taken aside, so that a second free of it finds nothing.
+  void take_exact(NodeId exact);
+
+  // --- figures
+
+  [[nodiscard]] const BlockNode& node(NodeId id) const { return nodes_[id]; }
+  [[nodiscard]] const SlotMap& slots() const { return slots_; }
+  [[nodiscard]] std::uint64_t live_units() const { return live_units_; }
+  [[nodiscard]] std::uint64_t free_units() const { return free_units_; }
+  // Of the free units, those that are not clean.
+  [[nodiscard]] std::uint64_t pending_units() const { return pending_units_; }
+  [[nodiscard]] std::uint32_t largest_free() const;
+  // The first rule that does not hold, in words; empty where all do.
+  [[nodiscard]] std::string check() const;
+
+ private:
+  [[nodiscard]] bool ensure_nodes(std::uint32_t count);
+  NodeId new_node();
+  void delete_node(NodeId id);
+  // The first `units` stay with `id`; the rest becomes a node of the same state, tag and epoch, in no list.
+  NodeId split(NodeId id, std::uint32_t units);
+  [[nodiscard]] std::uint32_t end_of(NodeId id) const { return nodes_[id].offset + nodes_[id].units; }
+  // Whether there is nothing but free blocks from `id` up to `end`.
+  [[nodiscard]] bool free_run(NodeId id, std::uint32_t end) const;
+  // Takes [first, first + units) of a run of free blocks aside; `id` is the block that holds `first`.
+  NodeId carve(NodeId id, std::uint32_t first, std::uint32_t units);
+  // `right` follows `left` and goes; neither may be in a list. The tag is the one that is not clean.
+  void join(NodeId left, NodeId right);
+  void list_free(NodeId id);
+  void unlist_free(NodeId id);
+  void list_hole(NodeId id);
+  void unlist_hole(NodeId id);
+  [[nodiscard]] NodeId find_fit(const BinSet& set, std::uint32_t units) const;
+  // A node in no list becomes a user's.
+  void make_live(NodeId id);
+  // Makes a node that is in no list free, joined with every free neighbour it can be used together with.
+  void make_free(NodeId id);
+  void make_hole(NodeId id);
+  void set_slots(NodeId id, SlotMap::State state);
+  [[nodiscard]] std::string check_order() const;
+  [[nodiscard]] std::string check_lists() const;
+
+  std::vector<BlockNode> nodes_;  // [0] is no node
+  NodeId unused_ = kNoNode;       // list of nodes that describe nothing, through list_next
+  std::uint32_t unused_count_ = 0;
+  NodeId first_ = kNoNode;  // the node at offset 0: split and join keep the left node's id
+  NodeId holes_ = kNoNode;
+  std::uint32_t units_;
+  std::array<std::unique_ptr<BinSet>, kTags> sets_;  // by tag; made on first use
+  BlockTable table_;
+  SlotMap slots_;
+  std::uint64_t live_units_ = 0;
+  std::uint64_t free_units_ = 0;
+  std::uint64_t pending_units_ = 0;
+};
+
+}  // namespace apportion

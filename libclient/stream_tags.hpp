@@ -1,0 +1,59 @@
+// Small numbers for streams, so that a free block can say in a byte which stream may use it at once.
+//
+// Tag 0, clean: the GPU has passed the free; any stream may use the block. Tags 1 to 62: the stream that
+// freed it may, others must wait. Tag 63, unknown: freed on a stream that cannot be told from others (more
+// than 62 at a time, or the per-thread default stream, one handle for many streams): nobody may before a
+// synchronise. Not thread-safe; the arena's lock covers it.
+#pragma once
+
+#include <array>
+#include <bit>
+#include <cstdint>
+
+namespace apportion {
+
+// A stream's handle as the driver knows it (CUstream), 0 for the legacy default stream.
+using Stream = std::uint64_t;
+using Tag = std::uint8_t;
+
+inline constexpr Tag kClean = 0;
+inline constexpr Tag kUnknown = 63;
+inline constexpr std::uint32_t kTags = 64;
+
+class StreamTags {
+ public:
+  // The tag of a stream on which something is free; kClean where there is none.
+  [[nodiscard]] Tag find(Stream stream) const {
+    stream = canonical(stream);
+    if (handles_[last_] == stream && (named_ >> last_ & 1U) != 0) return last_;
+    return find_slow(stream);
+  }
+  // The tag to free under; kUnknown where the stream cannot have one.
+  [[nodiscard]] Tag acquire(Stream stream) {
+    const Tag tag = find(stream);
+    return tag != kClean ? tag : make(canonical(stream));
+  }
+  // The stream is about to be destroyed, and its handle may come back as another stream: its blocks stay
+  // tagged, but no stream matches them any more. Returns the tag, kClean where it had none.
+  Tag forget(Stream stream);
+  // No block carries the tag any more.
+  void release(Tag tag) {
+    used_ &= ~(std::uint64_t{1} << tag);
+    named_ &= used_;
+  }
+
+ private:
+  static constexpr Stream kLegacy = 1;     // CU_STREAM_LEGACY, the same stream as 0
+  static constexpr Stream kPerThread = 2;  // CU_STREAM_PER_THREAD
+
+  [[nodiscard]] static Stream canonical(Stream stream) { return stream == kLegacy ? 0 : stream; }
+  [[nodiscard]] Tag find_slow(Stream stream) const;
+  [[nodiscard]] Tag make(Stream stream);
+
+  std::uint64_t used_ = 0;   // tags that blocks may carry
+  std::uint64_t named_ = 0;  // those of them that a stream can still match
+  std::array<Stream, kTags> handles_{};
+  mutable Tag last_ = 1;
+};
+
+}  // namespace apportion

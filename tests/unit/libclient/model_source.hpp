@@ -1,0 +1,169 @@
+// A ChunkSource without a driver: it knows which addresses are mapped, refuses what a driver would refuse,
+// and fails where a test wants it to.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <optional>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "libclient/arena.hpp"
+
+namespace apportion::testing {
+
+class ModelSource final : public ChunkSource {
+ public:
+  explicit ModelSource(Bytes chunk, std::uint32_t limit_chunks)
+      : chunk_(chunk), limit_chunks_(limit_chunks) {}
+
+  Result<std::uint32_t> map(Address address, std::uint32_t min, std::uint32_t want) override {
+    const Inside inside(*this, "map");
+    if (fail_map) return *fail_map;
+    const std::uint32_t room = limit_chunks_ - static_cast<std::uint32_t>(chunks.size() + exact_chunks());
+    if (min > room) return Error{Errc::quota, "the model is full"};
+    const std::uint32_t count = std::min(want, room);
+    for (std::uint32_t index = 0; index < count; ++index)
+      add(address + index * chunk_.value);
+    return count;
+  }
+
+  Status move(std::span<const Address> from, Address to) override {
+    const Inside inside(*this, "move");
+    need_synchronised();
+    if (fail_move) return *fail_move;
+    for (const Address chunk : from)
+      remove(chunk);
+    for (std::size_t index = 0; index < from.size(); ++index)
+      add(to + index * chunk_.value);
+    return Done{};
+  }
+
+  Returned unmap(std::span<const Address> given) override {
+    const Inside inside(*this, "unmap");
+    need_synchronised();
+    Returned returned;
+    for (const Address chunk : given) {
+      if (fail_unmap && returned.count == fail_unmap_at) {
+        returned.error = *fail_unmap;
+        return returned;
+      }
+      remove(chunk);
+      ++returned.count;
+    }
+    return returned;
+  }
+
+  Status map_exact(Address address, Bytes bytes) override {
+    const Inside inside(*this, "map_exact");
+    if (fail_map) return *fail_map;
+    if (chunks.size() + exact_chunks() + (bytes.value + chunk_.value - 1) / chunk_.value > limit_chunks_) {
+      return Error{Errc::quota, "the model is full"};
+    }
+    if (!exact.emplace(address, bytes).second) faults.push_back("an exact block mapped twice");
+    return Done{};
+  }
+
+  Status unmap_exact(Address address, Bytes bytes) override {
+    const Inside inside(*this, "unmap_exact");
+    need_synchronised();
+    if (fail_unmap) return *fail_unmap;
+    const auto found = exact.find(address);
+    if (found == exact.end() || found->second != bytes) {
+      faults.push_back("an exact block unmapped that is not mapped");
+      return Done{};
+    }
+    exact.erase(found);
+    return Done{};
+  }
+
+  Status synchronize() override {
+    const Inside inside(*this, "synchronize");
+    if (fail_synchronize) return *fail_synchronize;
+    ++synchronizes;
+    synchronised_ = true;
+    return Done{};
+  }
+
+  // What a test arms.
+  std::optional<Error> fail_map, fail_move, fail_unmap, fail_synchronize;
+  std::size_t fail_unmap_at = 0;
+  std::function<void(const std::string&)> on_call;
+
+  // What it saw.
+  std::set<Address> chunks;
+  std::map<Address, Bytes> exact;
+  std::vector<std::string> calls;
+  std::vector<std::string> faults;  // rules of ChunkSource that the arena broke
+  std::atomic<std::uint64_t> synchronizes{0};
+
+ private:
+  class Inside {
+   public:
+    Inside(ModelSource& source, const char* call) : source_(source) {
+      if (source_.inside_.exchange(true)) source_.faults.push_back("two calls at a time");
+      source_.calls.emplace_back(call);
+      if (const auto hook = source_.on_call) hook(call);  // a copy: it may disarm itself
+    }
+    ~Inside() { source_.inside_ = false; }
+    Inside(const Inside&) = delete;
+    Inside& operator=(const Inside&) = delete;
+
+   private:
+    ModelSource& source_;
+  };
+
+  void add(Address chunk) {
+    if (chunk % chunk_.value != 0) faults.push_back("a chunk mapped across slots");
+    if (!chunks.insert(chunk).second) faults.push_back("a chunk mapped over another");
+  }
+  void remove(Address chunk) {
+    if (chunks.erase(chunk) != 1) faults.push_back("an address unmapped that is not mapped");
+  }
+  void need_synchronised() {
+    if (!synchronised_) faults.push_back("unmapped without a synchronise right before");
+    synchronised_ = false;
+  }
+  [[nodiscard]] std::size_t exact_chunks() const {
+    std::size_t count = 0;
+    for (const auto& [address, bytes] : exact)
+      count += (bytes.value + chunk_.value - 1) / chunk_.value;
+    return count;
+  }
+
+  const Bytes chunk_;
+  const std::uint32_t limit_chunks_;
+  std::atomic<bool> inside_{false};
+  bool synchronised_ = false;
+};
+
+// An arena over a model of a small device, with checks of both at the end.
+struct ModelArena {
+  explicit ModelArena(std::uint32_t limit_chunks = 64, Bytes chunk = 2_MiB, std::uint32_t growth = 1)
+      : source(chunk, limit_chunks), arena(ranges(limit_chunks, chunk, growth), source) {}
+
+  [[nodiscard]] static ArenaRanges ranges(std::uint32_t chunks, Bytes chunk, std::uint32_t growth) {
+    ArenaRanges ranges = ArenaRanges::for_device(chunk * chunks, chunk, 2_MiB);
+    ranges.small = kSmallBase;
+    ranges.large = kLargeBase;
+    ranges.growth_chunks = growth;
+    return ranges;
+  }
+  // The first thing wrong with the arena or with how it used its source; empty where nothing is.
+  [[nodiscard]] std::string broken() {
+    if (!source.faults.empty()) return source.faults.front();
+    const Status status = arena.check();
+    return status.ok() ? std::string{} : status.error().message;
+  }
+
+  static constexpr Address kSmallBase = 0x7000'0000'0000;
+  static constexpr Address kLargeBase = 0x7100'0000'0000;
+
+  ModelSource source;
+  Arena arena;
+};
+
+}  // namespace apportion::testing

@@ -1,0 +1,127 @@
+// With room, the arena makes no system call and takes no memory from the host (gate A8 of the arena alone).
+#include <linux/audit.h>
+#include <linux/filter.h>
+#include <linux/seccomp.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <cstdlib>
+#include <new>
+
+#include "libclient/arena.hpp"
+#include "tests/support/catch.hpp"
+#include "tests/support/trace.hpp"
+#include "tests/unit/libclient/model_source.hpp"
+
+using namespace apportion;
+using apportion::testing::ModelArena;
+using apportion::testing::Trace;
+using apportion::testing::TraceEvent;
+
+// A sanitizer's own system calls and allocator would be caught, not ours.
+#if !defined(__SANITIZE_THREAD__) && !defined(__SANITIZE_ADDRESS__)
+
+namespace {
+std::atomic<std::uint64_t> host_allocations{0};
+}
+
+void* operator new(std::size_t size) {
+  ++host_allocations;
+  if (void* memory = std::malloc(size)) return memory;
+  throw std::bad_alloc();
+}
+void operator delete(void* memory) noexcept {
+  std::free(memory);
+}
+void operator delete(void* memory, std::size_t) noexcept {
+  std::free(memory);
+}
+
+namespace {
+
+// From here on, any system call but exit_group kills the process with SIGSYS.
+void forbid_system_calls() {
+  sock_filter filter[] = {
+      BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(seccomp_data, nr)),
+      BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_exit_group, 0, 1),
+      BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
+      BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_KILL_PROCESS),
+  };
+  const sock_fprog program{sizeof filter / sizeof *filter, filter};
+  if (::prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0) ::_exit(90);
+  if (::prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program) != 0) ::_exit(91);
+}
+
+// Replays the trace again and again until `pairs` blocks were freed, and frees the rest. False where an
+// allocation fails.
+bool replay(Arena& arena, const Trace& trace, std::vector<Address>& blocks, std::uint64_t pairs) {
+  for (std::uint64_t freed = 0; freed < pairs;) {
+    for (const TraceEvent& event : trace.events) {
+      Address& block = blocks[event.block];
+      if (event.action == TraceEvent::Action::allocate) {
+        block = arena.try_allocate({event.bytes}, event.stream);
+        if (block == 0) return false;
+      } else if (event.action == TraceEvent::Action::free && block != 0) {
+        if (!arena.deallocate(block, event.stream).ok()) return false;
+        block = 0;
+        ++freed;
+      }
+    }
+    for (Address& block : blocks) {
+      if (block != 0 && !arena.deallocate(block, 0).ok()) return false;
+      block = 0;
+    }
+  }
+  return true;
+}
+
+}  // namespace
+
+TEST_CASE("10^6 pairs of a training trace with room make no system call and no host allocation") {
+  const Result<Trace> trace = testing::read_trace(APPORTION_TRACES "/dl_var_seq.csv");
+  REQUIRE(trace.ok());
+  ModelArena model(3000, 32_MiB);
+  std::vector<Address> blocks(trace->blocks);
+  // Warm: map what the trace needs, and one round.
+  const Address large = *model.arena.allocate(40_GiB, 0);
+  const Address small = *model.arena.allocate(1_MiB, 0);
+  REQUIRE(model.arena.deallocate(large, 0).ok());
+  REQUIRE(model.arena.deallocate(small, 0).ok());
+  REQUIRE(replay(model.arena, *trace, blocks, 2000));
+
+  const pid_t child = ::fork();
+  REQUIRE(child >= 0);
+  if (child == 0) {
+    const std::uint64_t before = host_allocations;
+    forbid_system_calls();
+    if (!replay(model.arena, *trace, blocks, 1'000'000)) ::syscall(SYS_exit_group, 2);
+    ::syscall(SYS_exit_group, host_allocations == before ? 0 : 3);
+  }
+  int status = 0;
+  REQUIRE(::waitpid(child, &status, 0) == child);
+  INFO("status " << status << " (2: an allocation failed, 3: the host was asked for memory)");
+  CHECK(WIFEXITED(status));
+  CHECK(WEXITSTATUS(status) == 0);
+}
+
+TEST_CASE("the filter of the test above kills on a system call, and the counter counts") {
+  const pid_t child = ::fork();
+  REQUIRE(child >= 0);
+  if (child == 0) {
+    forbid_system_calls();
+    ::syscall(SYS_getppid);
+    ::syscall(SYS_exit_group, 0);
+  }
+  int status = 0;
+  REQUIRE(::waitpid(child, &status, 0) == child);
+  CHECK(WIFSIGNALED(status));
+  CHECK(WTERMSIG(status) == SIGSYS);
+  const std::uint64_t before = host_allocations;
+  ::operator delete(::operator new(1));
+  CHECK(host_allocations > before);
+}
+
+#endif
