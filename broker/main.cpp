@@ -25,7 +25,7 @@ int probe(const std::string& device_name, bool json) {
     return 1;
   }
   const apportion::ProbeReport report = apportion::probe(*device);
-  std::printf("%s\n", (json ? apportion::to_json(report) : apportion::to_text(report)).c_str());
+  std::printf("%s", (json ? apportion::to_json(report) + "\n" : apportion::to_table(report)).c_str());
   if (report.usable()) return 0;
   std::fprintf(stderr, "apportiond: this device cannot be shared: %s\n", report.why_not().c_str());
   return 1;

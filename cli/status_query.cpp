@@ -16,22 +16,18 @@ bool append(const wire::Message& message, std::vector<Row>& rows) {
   return true;
 }
 
-}  // namespace
-
-Result<StatusAnswer> ask_status(const std::string& device_uuid) {
-  Result<Connection> connection = connect_to_broker(Environment::current(), device_uuid);
-  if (!connection.ok()) return connection.error();
+Result<StatusAnswer> ask_on(const Connection& connection) {
   const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(10);
   const auto request = wire::make<wire::StatusRequest>(1, 0);
-  const int socket = connection->socket.get();
+  const int socket = connection.socket.get();
   if (Status sent = channel::send(socket, wire::bytes_of(request), {}, deadline); !sent.ok()) return sent.error();
   StatusAnswer answer;
   channel::Datagram datagram;
   while (true) {
     if (Status got = channel::receive(socket, datagram, deadline); !got.ok())
-      return Error{got.error().code, "the broker at " + connection->path + " did not answer: " + got.error().message};
+      return Error{got.error().code, "the broker at " + connection.path + " did not answer: " + got.error().message};
     Result<wire::Message> message = wire::decode(datagram.bytes(), wire::Sender::broker);
-    if (!message.ok()) return Error{Errc::protocol, connection->path + ": " + message.error().message};
+    if (!message.ok()) return Error{Errc::protocol, connection.path + ": " + message.error().message};
     if (const auto* refused = std::get_if<wire::Refused>(&*message))
       return Error{static_cast<Errc>(refused->code), std::string(refused->text.view())};
     if (const auto* last = std::get_if<wire::StatusBroker>(&*message)) {
@@ -40,8 +36,22 @@ Result<StatusAnswer> ask_status(const std::string& device_uuid) {
     }
     if (!append<wire::StatusJobs>(*message, answer.jobs) && !append<wire::StatusSessions>(*message, answer.sessions) &&
         !append<wire::StatusHolders>(*message, answer.holders))
-      return Error{Errc::protocol, connection->path + ": the broker answered something else than its status"};
+      return Error{Errc::protocol, connection.path + ": the broker answered something else than its status"};
   }
+}
+
+}  // namespace
+
+Result<StatusAnswer> ask_status(const std::string& device_uuid) {
+  Result<Connection> connection = connect_to_broker(Environment::current(), device_uuid);
+  if (!connection.ok()) return connection.error();
+  return ask_on(*connection);
+}
+
+Result<StatusAnswer> ask_status_at(const std::string& socket_path) {
+  Result<Fd> socket = connect_to(socket_path);
+  if (!socket.ok()) return socket.error();
+  return ask_on({*std::move(socket), socket_path});
 }
 
 }  // namespace apportion

@@ -1,0 +1,134 @@
+#include "cli/demo_stage.hpp"
+
+#include <csignal>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <nlohmann/json.hpp>
+
+#include "cli/programs.hpp"
+#include "cli/race_config.hpp"
+#include "config/load.hpp"
+
+namespace apportion {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+constexpr std::chrono::seconds kPatience{60};
+
+// The jobs of examples/config/race.toml for four clients; for another number as many equal ones.
+Result<Config> config_for(const DemoOptions& options) {
+  Result<Config> parsed = parse_config(kRaceToml, "race.toml", system_names());
+  if (!parsed.ok()) return parsed.error();
+  Config config = *std::move(parsed);
+  Result<DeviceSpec> device = parse_device(options.device);
+  if (!device.ok()) return device.error();
+  config.broker.device = *device;
+  if (options.clients == config.jobs.size()) return config;
+  config.jobs.clear();
+  for (unsigned i = 1; i <= options.clients; ++i) {
+    JobConfig job;
+    job.name = "racer-" + std::to_string(i);
+    job.guarantee = Amount{Fraction{1, options.clients}};
+    job.limit = job.guarantee;
+    config.jobs.push_back(std::move(job));
+  }
+  return config;
+}
+
+Status write_file(const std::string& path, const std::string& text) {
+  std::ofstream file(path);
+  file << text;
+  file.close();
+  if (!file) return Error{Errc::system, "cannot write " + path};
+  return Done{};
+}
+
+}  // namespace
+
+Result<DemoStage> DemoStage::set_up(const DemoOptions& options) {
+  DemoStage stage;
+  Result<Config> config = config_for(options);
+  if (!config.ok()) return config.error();
+  stage.config_ = *std::move(config);
+  stage.simulated_ = stage.config_.broker.device.kind == DeviceSpec::Kind::simulated;
+  std::string name = stage.simulated_ ? "/dev/shm/apportion-demo-XXXXXX" : "/tmp/apportion-demo-XXXXXX";
+  if (mkdtemp(name.data()) == nullptr) return system_error("cannot make a folder " + name, errno);
+  stage.folder_ = name;
+  if (Status written = write_file(name + "/apportion.toml", to_toml(stage.config_)); !written.ok()) return written.error();
+  stage.variables_ = {{"APPORTION_SOCKET", name + "/broker.sock"}, {"APPORTION_LOG", "error"}};
+  if (Status device = stage.fresh_device(); !device.ok()) return device.error();
+  return stage;
+}
+
+DemoStage::DemoStage(DemoStage&& other) noexcept
+    : folder_(std::exchange(other.folder_, {})),
+      config_(std::move(other.config_)),
+      simulated_(other.simulated_),
+      devices_made_(other.devices_made_),
+      variables_(std::move(other.variables_)),
+      broker_(std::move(other.broker_)) {}
+
+DemoStage::~DemoStage() {
+  if (broker_) (void)stop_broker();
+  std::error_code ignored;
+  if (!folder_.empty()) std::filesystem::remove_all(folder_, ignored);
+}
+
+Status DemoStage::fresh_device() {
+  if (!simulated_) return Done{};
+  std::error_code ignored;
+  if (devices_made_ > 0) std::filesystem::remove_all(variables_["CUDASIM_DIR"], ignored);
+  ++devices_made_;
+  variables_["CUDASIM_DIR"] = folder_ + "/device-" + std::to_string(devices_made_);
+  return Done{};
+}
+
+Status DemoStage::start_broker() {
+  Result<std::string> program = find_program(Program::broker);
+  if (!program.ok()) return program.error();
+  Result<ChildProcess> broker =
+      ChildProcess::start({*program, "--config", folder_ + "/apportion.toml"}, variables_, false);
+  if (!broker.ok()) return broker.error();
+  broker_ = *std::move(broker);
+  // It answers once its pool is filled. Its own error line is on standard error already.
+  const auto deadline = Clock::now() + kPatience;
+  while (Clock::now() < deadline) {
+    if (status().ok()) return Done{};
+    if (Result<int> ended = broker_->wait(Clock::now() + std::chrono::milliseconds(20)); ended.ok()) {
+      broker_.reset();
+      return Error{Errc::disconnected, "the broker ended with status " + std::to_string(*ended)};
+    }
+  }
+  return Error{Errc::timed_out, "the broker did not become ready in time"};
+}
+
+Status DemoStage::stop_broker() {
+  broker_->signal(SIGTERM);
+  const Result<int> ended = broker_->wait(Clock::now() + kPatience);
+  broker_.reset();
+  if (!ended.ok()) return ended.error();
+  if (*ended != 0) return Error{Errc::disconnected, "the broker ended with status " + std::to_string(*ended)};
+  return Done{};
+}
+
+Result<StatusAnswer> DemoStage::status() const {
+  return ask_status_at(variables_.at("APPORTION_SOCKET"));
+}
+
+Result<std::optional<std::uint64_t>> DemoStage::overlap() const {
+  if (!simulated_) return std::optional<std::uint64_t>{};
+  Result<std::string> program = find_program(Program::simulator_control);
+  if (!program.ok()) return program.error();
+  Result<ChildProcess> census = ChildProcess::start({*program, "census"}, variables_, false);
+  if (!census.ok()) return census.error();
+  Result<std::string> line = census->line(Clock::now() + kPatience);
+  if (!line.ok()) return line.error();
+  const nlohmann::json answer = nlohmann::json::parse(*line, nullptr, false);
+  if (!answer.is_object() || !answer.contains("overlap_bytes"))
+    return Error{Errc::protocol, "the simulator's census cannot be read: " + *line};
+  return std::optional(answer["overlap_bytes"].get<std::uint64_t>());
+}
+
+}  // namespace apportion
