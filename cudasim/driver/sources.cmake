@@ -16,4 +16,8 @@ set(CUDASIM_DRIVER_SOURCES
     driver/vmm.cpp
     driver/vmm_share.cpp
     # SIM-2
+    driver/entry_points.cpp
+    driver/names.cpp
+    driver/unimplemented.cpp
+    driver/unimplemented_log.cpp
     driver/copy.cpp)

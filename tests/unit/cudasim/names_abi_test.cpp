@@ -17,14 +17,14 @@
 #define CUDASIM_NAME(symbol, base, version, stream)                                    \
   static_assert(std::is_same_v<PFN_SUFFIX_##stream(base, version), decltype(&symbol)>, \
                 #symbol " is not what " #base " means to a program of version " #version);
-#include "cudasim/names.inc"
+#include "cudasim/driver/names.inc"
 #undef CUDASIM_NAME
 
 TEST_CASE("every driver symbol has the type of the typedef that its name and version select") {
   int checked = 0;
 #define CUDASIM_INTEROP_NAME(symbol, base, version, stream)
 #define CUDASIM_NAME(symbol, base, version, stream) ++checked;
-#include "cudasim/names.inc"
+#include "cudasim/driver/names.inc"
 #undef CUDASIM_NAME
   CHECK(checked == 637);
 }

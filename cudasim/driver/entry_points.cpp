@@ -1,13 +1,12 @@
 // cuGetProcAddress in both forms, and cuGetExportTable. They need no cuInit.
-#include <cstring>
-
-#include "cudasim/cuda_api.hpp"
-#include "cudasim/names.hpp"
+#include "cudasim/driver/call.hpp"
+#include "cudasim/driver/names.hpp"
 
 namespace {
 
 using cudasim::DefaultStream;
 using cudasim::Lookup;
+using cudasim::Needs;
 
 CUresult resolve(const char* symbol, void** pfn, int version, cuuint64_t flags,
                  CUdriverProcAddressQueryResult* status) {
@@ -43,21 +42,24 @@ extern "C" {
 // 12.0 form. A name that is not there is no error: the pointer is null and the status says why (cuda.h).
 CUresult CUDAAPI cuGetProcAddress_v2(const char* symbol, void** pfn, int version, cuuint64_t flags,
                                      CUdriverProcAddressQueryResult* status) {
-  return resolve(symbol, pfn, version, flags, status);
+  CUDASIM_CALL(cuGetProcAddress_v2, Needs::kNothing, version, flags);
+  return call.done(resolve(symbol, pfn, version, flags, status));
 }
 
 // 11.3 form: four arguments. A fifth one read here would be whatever the caller left in a register.
 CUresult CUDAAPI cuGetProcAddress(const char* symbol, void** pfn, int version, cuuint64_t flags) {
+  CUDASIM_CALL(cuGetProcAddress, Needs::kNothing, version, flags);
   const CUresult result = resolve(symbol, pfn, version, flags, nullptr);
-  return result == CUDA_SUCCESS && *pfn == nullptr ? CUDA_ERROR_NOT_FOUND : result;
+  return call.done(result == CUDA_SUCCESS && *pfn == nullptr ? CUDA_ERROR_NOT_FOUND : result);
 }
 
 // The vendor's undocumented tables are not here, whichever is asked for: the simulator is no genuine driver
 // and does not pretend to be one.
 CUresult CUDAAPI cuGetExportTable(const void** table, const CUuuid* id) {
-  if (table == nullptr || id == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  CUDASIM_CALL(cuGetExportTable, Needs::kNothing);
+  if (table == nullptr || id == nullptr) return call.done(CUDA_ERROR_INVALID_VALUE);
   *table = nullptr;
-  return CUDA_ERROR_NOT_FOUND;
+  return call.done(CUDA_ERROR_NOT_FOUND);
 }
 
 }  // extern "C"

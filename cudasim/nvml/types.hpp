@@ -1,5 +1,5 @@
-// The few NVML types this library needs. nvml.h is not in the toolkit; the layouts are those of NVML 12 and 13, as the
-// public nvidia-ml-py bindings show them, and are pinned here.
+// The few NVML types this library needs. nvml.h is not in the toolkit; the layouts are those of NVML 12 and
+// 13, as the public nvidia-ml-py bindings show them, and are pinned here.
 #pragma once
 
 #include <cstddef>

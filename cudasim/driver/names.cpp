@@ -1,11 +1,11 @@
-#include "cudasim/names.hpp"
+#include "cudasim/driver/names.hpp"
 
 #include <algorithm>
 #include <array>
 
 // Only addresses are needed here, and cuda.h has a type for each: so this file does not include it.
 #define CUDASIM_NAME(symbol, base, version, stream) extern "C" void symbol();
-#include "cudasim/names.inc"
+#include "cudasim/driver/names.inc"
 #undef CUDASIM_NAME
 
 namespace cudasim {
@@ -18,7 +18,7 @@ constexpr DefaultStream k_ptsz = DefaultStream::per_thread;
 const std::array kNames = {
 #define CUDASIM_NAME(symbol, base, version, stream) \
   Name{#symbol, #base, version, k_##stream, reinterpret_cast<void*>(&symbol)},
-#include "cudasim/names.inc"
+#include "cudasim/driver/names.inc"
 #undef CUDASIM_NAME
 };
 
