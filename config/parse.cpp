@@ -7,16 +7,71 @@
 #include "config/quote.hpp"
 #include "config/value.hpp"
 
-#define TOML_EXCEPTIONS 0
+// toml++ 3.3 trusts its own checks: "[[[" trips an assertion in parse_key, and where NDEBUG is set the
+// compiler may assume that it cannot happen. A config file must not be able to end the broker, so a failed
+// check is an exception here, caught in parse_toml.
+namespace apportion {
+struct ParserCheckFailed {};
+[[noreturn]] static void parser_check_failed() { throw ParserCheckFailed{}; }
+}  // namespace apportion
+#undef NDEBUG
+#define TOML_ASSERT(condition) ((condition) ? static_cast<void>(0) : ::apportion::parser_check_failed())
+#define TOML_EXCEPTIONS 1
 #include <toml++/toml.h>
 
 #include <algorithm>
 #include <array>
 #include <span>
 #include <utility>
+#include <variant>
 
 namespace apportion {
 namespace {
+
+struct SyntaxError {
+  int line;
+  std::string what;
+};
+using Parsed = std::variant<toml::table, SyntaxError>;
+
+std::string_view first_lines(std::string_view text, std::size_t count) {
+  std::size_t end = 0;
+  while (count-- > 0 && end < text.size())
+    end = std::min(text.find('\n', end), text.size() - 1) + 1;
+  return text.substr(0, end);
+}
+
+bool fails_own_check(std::string_view text) {
+  try {
+    static_cast<void>(toml::parse(text));
+  } catch (const ParserCheckFailed&) {
+    return true;
+  } catch (const toml::parse_error&) {
+  }
+  return false;
+}
+
+// The parser reads forward only, so the first n lines fail its check from the culprit on and never before it.
+int line_of_failed_check(std::string_view text) {
+  std::size_t good = 0;
+  std::size_t bad = static_cast<std::size_t>(std::count(text.begin(), text.end(), '\n')) + 1;
+  while (good + 1 < bad) {
+    const std::size_t middle = good + (bad - good) / 2;
+    (fails_own_check(first_lines(text, middle)) ? bad : good) = middle;
+  }
+  return static_cast<int>(bad);
+}
+
+// No exception leaves this function.
+Parsed parse_toml(std::string_view text) {
+  try {
+    return toml::parse(text);
+  } catch (const toml::parse_error& error) {
+    return SyntaxError{static_cast<int>(error.source().begin.line), std::string{error.description()}};
+  } catch (const ParserCheckFailed&) {
+    return SyntaxError{line_of_failed_check(text), "not a key, a table or a comment"};
+  }
+}
 
 Written written(const toml::node& node) {
   if (const auto* text = node.as_string()) return {text->get()};
@@ -45,9 +100,9 @@ class FileReader {
   void read(std::string_view text) {
     // toml++ counts in 32 bits and keeps the whole tree: nothing that size is a config.
     if (text.size() > kMaxConfigBytes) return refuse(1, "larger than 1 MiB; write a smaller config");
-    toml::parse_result result = toml::parse(text, config_.file);
-    if (!result) return refuse_syntax(text, result.error());
-    for (const auto& [key, node] : result.table())
+    const Parsed toml = parse_toml(text);
+    if (const auto* error = std::get_if<SyntaxError>(&toml)) return refuse_syntax(text, *error);
+    for (const auto& [key, node] : std::get<toml::table>(toml))
       read_top(key, node);
     std::sort(config_.jobs.begin(), config_.jobs.end(), [&](const JobConfig& a, const JobConfig& b) {
       return job_order_.at(a.name) < job_order_.at(b.name);
@@ -74,14 +129,11 @@ class FileReader {
     errors_.push_back({line, config_.file + ":" + std::to_string(line) + ": " + what});
   }
 
-  void refuse_syntax(std::string_view text, const toml::parse_error& error) {
-    const int line = static_cast<int>(error.source().begin.line);
-    for (int i = 1; i < line && text.find('\n') != std::string_view::npos; ++i) {
-      text.remove_prefix(text.find('\n') + 1);
-    }
-    text = text.substr(0, text.find('\n'));
-    if (text.ends_with('\r')) text.remove_suffix(1);
-    refuse(line, "not valid TOML: " + printable(error.description()) + " in " + quoted(text));
+  void refuse_syntax(std::string_view text, const SyntaxError& error) {
+    const std::size_t before = first_lines(text, static_cast<std::size_t>(error.line) - 1).size();
+    std::string_view line = text.substr(before, text.find('\n', before) - before);
+    if (line.ends_with('\r')) line.remove_suffix(1);
+    refuse(error.line, "not valid TOML: " + printable(error.what) + " in " + quoted(line));
   }
 
   void read_top(const toml::key& key, const toml::node& node) {

@@ -1,17 +1,26 @@
 #include "config/value.hpp"
 
-#include <cmath>
+#include <charconv>
 
 #include "config/quote.hpp"
 
 namespace apportion {
 
+namespace {
+
+// "0.5", "1e+300", "nan": the fewest digits that read back as the same number.
+std::string shortest(double number) {
+  std::array<char, 40> digits{};
+  return {digits.data(), std::to_chars(digits.data(), digits.data() + digits.size(), number).ptr};
+}
+
+}  // namespace
+
 std::string shown(const Written& written) {
   if (const auto* text = written.as<std::string>()) return quoted(*text);
   if (const auto* number = written.as<std::int64_t>()) return quoted(std::to_string(*number));
   if (const auto* truth = written.as<bool>()) return *truth ? "\"true\"" : "\"false\"";
-  if (const auto* number = written.as<double>())
-    return quoted(std::isnan(*number) ? "nan" : std::to_string(*number));
+  if (const auto* number = written.as<double>()) return quoted(shortest(*number));
   if (const auto* other = written.as<Other>()) return other->what;
   return "a list";
 }
