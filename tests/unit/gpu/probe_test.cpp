@@ -66,7 +66,8 @@ TEST_CASE("a driver without NVML is not usable for a broker, and the probe says 
   std::filesystem::remove_all(folder);
   INFO(ran.output);
   CHECK(ran.status == 1);
-  CHECK(ran.output.find("cannot serve this device: 'device memory by NVML' does not work") != std::string::npos);
+  CHECK(ran.output.find("cannot serve this device: 'device memory by NVML' does not work") !=
+        std::string::npos);
   CHECK(ran.output.find(std::string(folder) + "/libnvidia-ml.so.1") != std::string::npos);
 }
 
