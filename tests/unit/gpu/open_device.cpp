@@ -19,7 +19,7 @@ int main(int argc, char** argv) {
     std::printf("%s%s\n", to_table(report).c_str(), to_json(report).c_str());
     return report.usable() ? 0 : 1;
   }
-  const apportion::DeviceFacts& facts = device->facts();
+  const apportion::DeviceDescription& facts = device->facts();
   std::printf("%s\n%s\n%llu\n%s\n", facts.uuid.c_str(), facts.pci_bus_id.c_str(),
               static_cast<unsigned long long>(facts.total.value), facts.driver_file.c_str());
   return 0;
