@@ -1,0 +1,497 @@
+#include "tests/unit/broker/world.hpp"
+
+#include <algorithm>
+#include <cstdio>
+
+namespace apportion::testing {
+
+namespace {
+
+constexpr Bytes kDevice = 1_GiB;
+
+}  // namespace
+
+CoreSetup small_setup(std::uint64_t chunks, const std::vector<JobSpec>& jobs, Reserve reserve) {
+  CoreSetup setup;
+  setup.pool = kTestChunk * chunks;
+  setup.chunk = kTestChunk;
+  setup.granularity = {kTestChunk.value / 2};
+  setup.device_total = kDevice;
+  setup.reserve = reserve;
+  setup.check_every_event = true;
+  for (const JobSpec& spec : jobs) {
+    JobRule rule;
+    rule.name = spec.name;
+    rule.guarantee = kTestChunk * spec.guarantee;
+    rule.limit = kTestChunk * spec.limit;
+    rule.told = spec.guarantee != 0 ? rule.guarantee : rule.limit;
+    rule.told_reclaimable = rule.limit;
+    rule.priority = spec.priority;
+    rule.hold = spec.hold;
+    rule.lend = spec.lend;
+    setup.jobs.push_back(rule);
+  }
+  return setup;
+}
+
+std::string to_text(const Step& step) {
+  static constexpr const char* kNames[] = {
+      "attach",      "request",      "request_exact", "ack",          "nack",        "unsent",
+      "release_one", "release_all",  "detach",        "hang_up",      "resume",      "die",
+      "memory_back", "driver_works", "driver_fails",  "keeper_works", "read_device", "tick"};
+  return std::string(kNames[static_cast<std::size_t>(step.kind)]) + "(" + std::to_string(step.place) + "," +
+         std::to_string(step.min) + "," + std::to_string(step.want) + ")";
+}
+
+World::World(CoreSetup setup, std::vector<Place> places, bool watch_journal)
+    : setup_(std::move(setup)),
+      places_(std::move(places)),
+      clients_(places_.size()),
+      dead_hold_(places_.size()) {
+  JournalShape shape = JournalShape::for_pool(setup_.pool, setup_.chunk, setup_.granularity);
+  shape.job_slots = 4;
+  shape.session_slots = 16;
+  shape.credit_slots = 1;
+  memory_.resize(shape.bytes());
+  Result<Journal> journal = Journal::format(memory_, shape);
+  APPORTION_CHECK(journal.ok());
+  journal_ = std::make_unique<Journal>(*journal);
+  core_ = std::make_unique<Core>(setup_, *journal_);
+  if (watch_journal) journal_->observe(&World::at_store, this);
+}
+
+void World::start() {
+  Actions actions;
+  core_->start({now}, actions);
+  run(actions);
+  work();
+}
+
+void World::feed(const Event& event) {
+  Actions actions;
+  core_->handle(event, actions);
+  run(actions);
+}
+
+void World::run(const Actions& actions) {
+  for (const Action& action : actions) {
+    seen_.push_back(action);
+    carry_out(action);
+  }
+}
+
+void World::work() {
+  while (!driver_.empty() || !keeper_.empty()) {
+    while (!keeper_.empty())
+      apply({Step::Kind::keeper_works});
+    if (!driver_.empty()) apply({device_full ? Step::Kind::driver_fails : Step::Kind::driver_works});
+  }
+}
+
+std::size_t World::place_of(SessionId session) const {
+  for (std::size_t i = 0; i < clients_.size(); ++i) {
+    if (clients_[i].session && clients_[i].session == session) return i;
+  }
+  return clients_.size();
+}
+
+void World::carry_out(const Action& action) {
+  if (std::holds_alternative<actions::MakeChunk>(action) ||
+      std::holds_alternative<actions::UnmakeChunk>(action)) {
+    driver_.push_back(action);
+  } else if (std::holds_alternative<actions::KeeperPut>(action) ||
+             std::holds_alternative<actions::KeeperDel>(action)) {
+    keeper_.push_back(action);
+  } else if (const auto* welcome = std::get_if<actions::Welcome>(&action)) {
+    Client& client = clients_[welcome->connection.value];
+    client.session = welcome->session;
+    client.token = welcome->token;
+    client.connected = true;
+  } else if (const auto* grant = std::get_if<actions::SendGrant>(&action)) {
+    hand_over(*grant);
+  } else if (const auto* refusal = std::get_if<actions::SendRefusal>(&action)) {
+    refusals_.push_back(refusal->refusal);
+    if (const std::size_t place = place_of(refusal->session); place < clients_.size()) {
+      clients_[place].request_pending = false;
+    }
+  }
+}
+
+void World::hand_over(const actions::SendGrant& grant) {
+  const std::size_t place = place_of(grant.session);
+  APPORTION_CHECK(place < clients_.size() && clients_[place].connected);
+  Client& client = clients_[place];
+  for (const ChunkId id : grant.ids) {
+    // A chunk that is leased exists, is kept by the keeper, and nobody else has it.
+    APPORTION_CHECK(handles_.contains(id) && kept_.contains(id));
+    for (const Client& other : clients_)
+      APPORTION_CHECK(!other.has.contains(id));
+    for (const std::set<ChunkId>& dead : dead_hold_)
+      APPORTION_CHECK(!dead.contains(id));
+    // Nothing passes from one owner to another as it is.
+    const Owner owner{job_of(place), places_[place].uid};
+    const auto [seen, first] = seen_by_.emplace(id, owner);
+    APPORTION_CHECK(first || seen->second == owner);
+    client.has.insert(id);
+  }
+  client.unacked.push_back({grant.request, grant.ids});
+  client.request_pending = false;
+}
+
+JobIndex World::job_of(std::size_t place) const {
+  return *core_->job_index(places_[place].job);
+}
+Bytes World::used(std::size_t place) const {
+  return {core_->job_page(job_of(place)).charged};
+}
+
+Bytes World::physical() const {
+  std::set<ChunkId> held = handles_;
+  for (const Client& client : clients_)
+    held.insert(client.has.begin(), client.has.end());
+  for (const std::set<ChunkId>& dead : dead_hold_)
+    held.insert(dead.begin(), dead.end());
+  Bytes sum{};
+  for (const ChunkId id : held)
+    sum += size_.at(id);
+  return sum;
+}
+
+void World::apply(const Step& step) {
+  using Kind = Step::Kind;
+  Client& client = clients_[step.place];
+  const SessionId session = client.session;
+  now += 1'000'000;
+  switch (step.kind) {
+    case Kind::attach: {
+      client = Client{};
+      client.pid = next_pid_++;
+      events::SessionWanted wanted;
+      wanted.connection = {step.place};
+      wanted.job = places_[step.place].job;
+      wanted.peer = {places_[step.place].uid, {}, client.pid, 7};
+      wanted.reclaimable = places_[step.place].reclaimable;
+      wanted.fresh.bytes[0] = next_token_++;
+      wanted.fresh.bytes[15] = 1;
+      feed(wanted);
+      break;
+    }
+    case Kind::request:
+      client.request_pending = true;
+      feed(events::Request{
+          session, {next_request_++}, kTestChunk * step.min, kTestChunk * step.want, false, false});
+      break;
+    case Kind::request_exact:
+      client.request_pending = true;
+      feed(events::Request{session,
+                           {next_request_++},
+                           setup_.granularity * step.min,
+                           setup_.granularity * step.min,
+                           true,
+                           false});
+      break;
+    case Kind::ack: {
+      const Grant grant = client.unacked.front();
+      client.unacked.pop_front();
+      feed(events::Acked{session, grant.request, grant.ids});
+      break;
+    }
+    case Kind::nack: {
+      const Grant grant = client.unacked.front();
+      client.unacked.pop_front();
+      for (const ChunkId id : grant.ids)
+        client.has.erase(id);
+      feed(events::Nacked{session, grant.request, {}});
+      break;
+    }
+    case Kind::unsent: {
+      const Grant grant = client.unacked.back();
+      client.unacked.pop_back();
+      for (const ChunkId id : grant.ids) {
+        client.has.erase(id);
+        if (core_->book().find(id)->last_owner == std::nullopt) seen_by_.erase(id);
+      }
+      feed(events::GrantUnsent{session, grant.request, grant.ids, "export failed"});
+      break;
+    }
+    case Kind::release_one:
+    case Kind::release_all: {
+      std::vector<ChunkId> ids(client.has.begin(), client.has.end());
+      for (const Grant& grant : client.unacked) {
+        for (const ChunkId id : grant.ids)
+          std::erase(ids, id);
+      }
+      if (step.kind == Kind::release_one) ids.resize(1);
+      for (const ChunkId id : ids)
+        client.has.erase(id);
+      feed(events::Released{session, {next_request_++}, ids});
+      break;
+    }
+    case Kind::detach:
+      client = Client{};
+      feed(events::Detached{session});
+      break;
+    case Kind::hang_up:
+      client.connected = false;
+      client.request_pending = false;
+      feed(events::HungUp{session});
+      break;
+    case Kind::resume: {
+      // It drained its old socket: it knows all that it has.
+      events::SessionWanted wanted;
+      wanted.connection = {step.place};
+      wanted.job = places_[step.place].job;
+      wanted.peer = {places_[step.place].uid, {}, client.pid, 7};
+      wanted.resume = client.token;
+      wanted.claimed.assign(client.has.begin(), client.has.end());
+      client.unacked.clear();
+      feed(wanted);
+      break;
+    }
+    case Kind::die:
+      dead_hold_[step.place].insert(client.has.begin(), client.has.end());
+      client = Client{};
+      feed(events::ProcessGone{session});
+      break;
+    case Kind::memory_back:
+      dead_hold_[step.place].clear();
+      break;
+    case Kind::driver_works:
+    case Kind::driver_fails: {
+      const Action action = driver_.front();
+      driver_.pop_front();
+      const bool works = step.kind == Kind::driver_works;
+      if (const auto* make = std::get_if<actions::MakeChunk>(&action)) {
+        if (works) {
+          APPORTION_CHECK(!size_.contains(make->id));  // an id is never used twice
+          size_[make->id] = make->bytes;
+          handles_.insert(make->id);
+          feed(events::ChunkMade{make->id, {now}});
+        } else {
+          feed(events::MakeFailed{make->id, true, "out of memory", {now}});
+        }
+      } else {
+        const ChunkId id = std::get<actions::UnmakeChunk>(action).id;
+        APPORTION_CHECK(!kept_.contains(id));  // the keeper's fd goes first
+        if (works) {
+          handles_.erase(id);
+          feed(events::ChunkUnmade{id, {now}});
+        } else {
+          feed(events::UnmakeFailed{id, "device error", {now}});
+        }
+      }
+      break;
+    }
+    case Kind::keeper_works: {
+      const Action action = keeper_.front();
+      keeper_.pop_front();
+      if (const auto* put = std::get_if<actions::KeeperPut>(&action)) {
+        kept_.insert(put->ids.begin(), put->ids.end());
+        feed(events::KeeperAcked{events::KeeperAcked::What::put, put->ids});
+      } else {
+        const auto& del = std::get<actions::KeeperDel>(action);
+        for (const ChunkId id : del.ids)
+          kept_.erase(id);
+        feed(events::KeeperAcked{events::KeeperAcked::What::del, del.ids});
+      }
+      break;
+    }
+    case Kind::read_device:
+      now += 1'000'000'000;  // well past what a reading may lag behind
+      feed(events::DeviceRoom{kDevice - physical(), kDevice, Bytes{}, {now}});
+      break;
+    case Kind::tick:
+      now += 10'000'000'000;
+      feed(events::Tick{{now}});
+      break;
+  }
+  check();
+}
+
+std::vector<Step> World::steps(const std::vector<std::uint64_t>& sizes, bool failures) const {
+  using Kind = Step::Kind;
+  std::vector<Step> out;
+  for (std::size_t i = 0; i < clients_.size(); ++i) {
+    const Client& client = clients_[i];
+    if (!dead_hold_[i].empty()) out.push_back({Kind::memory_back, i});
+    if (!client.session) {
+      out.push_back({Kind::attach, i});
+      continue;
+    }
+    out.push_back({Kind::die, i});
+    if (!client.connected) {
+      out.push_back({Kind::resume, i});
+      continue;
+    }
+    out.push_back({Kind::hang_up, i});
+    out.push_back({Kind::detach, i});
+    if (!client.request_pending) {
+      for (const std::uint64_t size : sizes)
+        out.push_back({Kind::request, i, size, size});
+      out.push_back({Kind::request, i, 1, sizes.back() + 1});
+      out.push_back({Kind::request_exact, i, 3});
+    }
+    std::size_t in_grants = 0;
+    for (const Grant& grant : client.unacked)
+      in_grants += grant.ids.size();
+    if (!client.unacked.empty()) {
+      out.push_back({Kind::ack, i});
+      out.push_back({Kind::nack, i});
+      if (failures) out.push_back({Kind::unsent, i});
+    }
+    if (client.has.size() > in_grants) {
+      out.push_back({Kind::release_one, i});
+      if (client.has.size() > in_grants + 1) out.push_back({Kind::release_all, i});
+    }
+  }
+  if (!driver_.empty()) {
+    out.push_back({Kind::driver_works});
+    if (failures) out.push_back({Kind::driver_fails});
+  }
+  if (!keeper_.empty()) out.push_back({Kind::keeper_works});
+  if (core_->wants_tick()) {
+    out.push_back({Kind::tick});
+    out.push_back({Kind::read_device});
+  }
+  return out;
+}
+
+// --- the truth against the core
+
+void World::at_store(void* context) {
+  static_cast<const World*>(context)->check_journal();
+}
+
+// A crash here: every chunk a living client has, the next broker must find as leased by that session, and
+// every chunk a dead one may still hold must not be free.
+void World::check_journal() const {
+  const Result<JournalImage> image = read_journal(memory_);
+  APPORTION_CHECK(image.ok() && image->damaged.empty());
+  std::map<ChunkId, const JournalImage::Lease*> leases;
+  Bytes sum{};
+  for (const JournalImage::Lease& lease : image->chunks) {
+    leases[lease.id] = &lease;
+    sum += lease.bytes;
+    if (lease.session_slot) APPORTION_CHECK(image->session_in(*lease.session_slot) != nullptr);
+  }
+  APPORTION_CHECK(sum <= setup_.pool);
+  for (std::size_t i = 0; i < clients_.size(); ++i) {
+    for (const ChunkId id : clients_[i].has) {
+      const auto lease = leases.find(id);
+      APPORTION_CHECK(lease != leases.end());
+      APPORTION_CHECK(lease->second->session_slot == clients_[i].session.slot());
+      const JournalImage::Session* session = image->session_in(clients_[i].session.slot());
+      APPORTION_CHECK(session != nullptr && session->id == clients_[i].session);
+      APPORTION_CHECK(session->fields.token == clients_[i].token && session->fields.pid == clients_[i].pid);
+    }
+    for (const ChunkId id : dead_hold_[i]) {
+      const auto lease = leases.find(id);
+      if (lease != leases.end()) APPORTION_CHECK(lease->second->state != ChunkState::free);
+    }
+  }
+}
+
+void World::check_truth() const {
+  std::vector<Bytes> has(core_->job_count());
+  for (std::size_t i = 0; i < clients_.size(); ++i) {
+    const Client& client = clients_[i];
+    for (const ChunkId id : client.has) {
+      has[job_of(i).value] += size_.at(id);
+      const Chunk* chunk = core_->book().find(id);
+      APPORTION_CHECK(chunk != nullptr && chunk->lessee == client.session && chunk->bytes == size_.at(id));
+      for (std::size_t j = 0; j < i; ++j)
+        APPORTION_CHECK(!clients_[j].has.contains(id));
+    }
+  }
+  Bytes charged{};
+  for (std::size_t j = 0; j < has.size(); ++j) {
+    const JobFigures page = core_->job_page(JobIndex{static_cast<std::uint32_t>(j)});
+    APPORTION_CHECK(has[j].value <= page.charged);  // never under-counted
+    APPORTION_CHECK(page.charged <= page.limit);
+    APPORTION_CHECK(page.covered <= page.in_force);
+    charged += Bytes{page.charged};
+  }
+  const PoolFigures pool = core_->pool();
+  APPORTION_CHECK(pool.pool == setup_.pool && pool.charged == charged);
+  APPORTION_CHECK(pool.pool == pool.charged + pool.in_transit + pool.free);
+  // The device never holds more for us than the pool: nothing was remade before its room was there.
+  APPORTION_CHECK(physical() <= setup_.pool);
+}
+
+void World::check() const {
+  core_->check();
+  check_truth();
+  check_journal();
+}
+
+std::string World::fingerprint() const {
+  std::string text;
+  const auto add = [&](std::uint64_t value) { text += std::to_string(value) + ","; };
+  // Chunks that are alike are alike: sorted, without their names.
+  std::vector<std::string> chunks;
+  const auto describe = [&](ChunkId id) {
+    const Chunk* chunk = core_->book().find(id);
+    if (chunk == nullptr) return std::string("gone");
+    const std::size_t place = place_of(chunk->lessee);
+    std::string one = std::to_string(static_cast<int>(chunk->state)) + (chunk->sent ? "s" : "") + "/" +
+                      std::to_string(chunk->bytes.value >> 20) + "/" + std::to_string(place);
+    if (chunk->lessee) one += "j" + std::to_string(core_->book().find(chunk->lessee)->job.value);
+    if (chunk->last_owner) one += "o" + std::to_string(chunk->last_owner->job.value);
+    one += handles_.contains(id) ? "h" : "";
+    one += kept_.contains(id) ? "k" : "";
+    for (const std::set<ChunkId>& dead : dead_hold_)
+      one += dead.contains(id) ? "d" : "-";
+    return one;
+  };
+  for (const auto& [id, bytes] : size_) {
+    if (core_->book().find(id) != nullptr) chunks.push_back(describe(id));
+  }
+  std::sort(chunks.begin(), chunks.end());
+  for (const std::string& chunk : chunks)
+    text += chunk + ";";
+  for (const Client& client : clients_) {
+    add(client.session ? 1 : 0);
+    add(client.connected ? 1 : 0);
+    add(client.request_pending ? 1 : 0);
+    add(client.has.size());
+    for (const Grant& grant : client.unacked)
+      add(grant.ids.size());
+    text += "|";
+  }
+  for (std::size_t j = 0; j < core_->job_count(); ++j) {
+    add(core_->job_page(JobIndex{static_cast<std::uint32_t>(j)}).covered >> 20);
+    add(core_->book().jobs()[j].arrival);
+  }
+  const PoolFigures pool = core_->pool();
+  add(pool.loose.value >> 20);
+  add(pool.in_transit.value >> 20);
+  for (const Action& action : driver_) {
+    const auto* make = std::get_if<actions::MakeChunk>(&action);
+    text += make != nullptr ? "m" + std::to_string(make->bytes.value >> 20)
+                            : "u" + describe(std::get<actions::UnmakeChunk>(action).id);
+  }
+  for (const Action& action : keeper_) {
+    const auto* put = std::get_if<actions::KeeperPut>(&action);
+    for (const ChunkId id : put != nullptr ? put->ids : std::get<actions::KeeperDel>(action).ids) {
+      text += (put != nullptr ? "p" : "d") + describe(id);
+    }
+  }
+  add(core_->wants_tick() ? 1 : 0);
+  return text;
+}
+
+SessionId World::attach(std::size_t place) {
+  apply({Step::Kind::attach, place});
+  return clients_[place].session;
+}
+
+std::vector<ChunkId> World::take(std::size_t place, std::uint64_t chunks) {
+  apply({Step::Kind::request, place, chunks, chunks});
+  work();
+  if (clients_[place].unacked.empty()) return {};
+  const std::vector<ChunkId> ids = clients_[place].unacked.back().ids;
+  apply({Step::Kind::ack, place});
+  return ids;
+}
+
+}  // namespace apportion::testing
