@@ -1,8 +1,8 @@
 // A number of bytes as a type of its own. Sizes never travel as bare integers.
 //
-// Promises: arithmetic that would wrap, in either direction, ends the process: a size that wrapped is a broken
-// invariant, and a quota that wrapped is a hole. Where a result below zero is meant to be zero, say so with
-// `saturating_sub`. Never: parses text (config/sizes does).
+// Promises: arithmetic that would wrap, in either direction, ends the process: a size that wrapped is a
+// broken invariant, and a quota that wrapped is a hole. Where a result below zero is meant to be zero, say so
+// with `saturating_sub`. Never: parses text (config/sizes does).
 #pragma once
 
 #include <compare>
@@ -39,15 +39,21 @@ struct Bytes {
   if (b.value == 0) bytes_wrapped("/", a.value, b.value);
   return a.value / b.value;
 }
-constexpr Bytes& operator+=(Bytes& a, Bytes b) { return a = a + b; }
-constexpr Bytes& operator-=(Bytes& a, Bytes b) { return a = a - b; }
+constexpr Bytes& operator+=(Bytes& a, Bytes b) {
+  return a = a + b;
+}
+constexpr Bytes& operator-=(Bytes& a, Bytes b) {
+  return a = a - b;
+}
 
 // a - b, or zero where b is the larger.
 [[nodiscard]] constexpr Bytes saturating_sub(Bytes a, Bytes b) {
   return {a.value > b.value ? a.value - b.value : 0};
 }
 // The largest multiple of `unit` that is not above `a`. unit must not be zero.
-[[nodiscard]] constexpr Bytes round_down(Bytes a, Bytes unit) { return unit * (a / unit); }
+[[nodiscard]] constexpr Bytes round_down(Bytes a, Bytes unit) {
+  return unit * (a / unit);
+}
 // The smallest multiple of `unit` that is not below `a`. unit must not be zero.
 [[nodiscard]] constexpr Bytes round_up(Bytes a, Bytes unit) {
   const Bytes down = round_down(a, unit);
@@ -58,10 +64,18 @@ constexpr Bytes& operator-=(Bytes& a, Bytes b) { return a = a - b; }
 [[nodiscard]] std::string to_text(Bytes bytes);
 
 inline namespace literals {
-consteval Bytes operator""_B(unsigned long long n) { return {n}; }
-consteval Bytes operator""_KiB(unsigned long long n) { return {n << 10}; }
-consteval Bytes operator""_MiB(unsigned long long n) { return {n << 20}; }
-consteval Bytes operator""_GiB(unsigned long long n) { return {n << 30}; }
+consteval Bytes operator""_B(unsigned long long n) {
+  return {n};
+}
+consteval Bytes operator""_KiB(unsigned long long n) {
+  return {n << 10};
+}
+consteval Bytes operator""_MiB(unsigned long long n) {
+  return {n << 20};
+}
+consteval Bytes operator""_GiB(unsigned long long n) {
+  return {n << 30};
+}
 }  // namespace literals
 
 }  // namespace apportion

@@ -1,0 +1,235 @@
+#include "shm/socket_path.hpp"
+
+#include <fcntl.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/time.h>
+#include <sys/un.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstdlib>
+#include <cstring>
+#include <filesystem>
+#include <system_error>
+
+namespace apportion {
+
+namespace {
+
+constexpr const char* kSocketName = "broker.sock";
+constexpr timeval kConnectTimeout{1, 0};  // only where the backlog is full (F28)
+
+Result<sockaddr_un> address_of(const std::string& path) {
+  sockaddr_un address{};
+  address.sun_family = AF_UNIX;
+  if (path.empty() || path.size() >= sizeof address.sun_path) {
+    return Error{Errc::invalid, "the socket path \"" + path + "\" is empty or longer than " +
+                                    std::to_string(sizeof address.sun_path - 1) +
+                                    " bytes; set APPORTION_SOCKET to a shorter one"};
+  }
+  path.copy(address.sun_path, path.size());
+  return address;
+}
+
+std::string device_folder(const std::string& base, const std::string& uuid) {
+  return base + "/apportion/" + uuid;
+}
+
+// The folder's own rights decide who can put something else in the socket's place.
+Status check_folder(const std::string& folder) {
+  struct stat status {};
+  if (::lstat(folder.c_str(), &status) != 0)
+    return system_error("cannot use the socket's folder " + folder, errno);
+  if (!S_ISDIR(status.st_mode))
+    return Error{Errc::denied, folder + " is not a folder; remove it or choose another socket path"};
+  const bool shared = (status.st_mode & (S_IWGRP | S_IWOTH)) != 0 && (status.st_mode & S_ISVTX) == 0;
+  if (shared || (status.st_uid != ::geteuid() && status.st_uid != 0)) {
+    return Error{Errc::denied, "others can replace files in " + folder +
+                                   "; make it yours with mode 0755, or choose another socket path"};
+  }
+  return Done{};
+}
+
+// F21: what may be taken away is a socket of ours at which nobody answers.
+Status clear_stale(const std::string& path) {
+  struct stat status {};
+  if (::lstat(path.c_str(), &status) != 0) {
+    if (errno == ENOENT) return Done{};
+    return system_error("cannot look at " + path, errno);
+  }
+  if (!S_ISSOCK(status.st_mode)) {
+    return Error{Errc::denied,
+                 path + " exists and is no socket; it is left alone: remove it, or set another path"};
+  }
+  if (status.st_uid != ::geteuid()) {
+    return Error{Errc::denied, path + " is a socket of uid " + std::to_string(status.st_uid) +
+                                   "; it is left alone: remove it, or set another path"};
+  }
+  const Result<Fd> answer = connect_to(path);
+  if (answer || answer.error().code == Errc::busy) {
+    return Error{Errc::busy, "a process answers at " + path + " already; stop it, or set another path"};
+  }
+  if (answer.error().code != Errc::not_found) return answer.error();
+  if (::unlink(path.c_str()) != 0 && errno != ENOENT)
+    return system_error("cannot remove the stale socket " + path, errno);
+  return Done{};
+}
+
+}  // namespace
+
+Environment Environment::current() {
+  const auto get = [](const char* name) {
+    const char* value = std::getenv(name);
+    return std::string(value != nullptr ? value : "");
+  };
+  return {get("APPORTION_SOCKET"), get("XDG_RUNTIME_DIR"), "/run", ::geteuid()};
+}
+
+Result<std::string> broker_socket_path(const Environment& environment, const std::string& device_uuid) {
+  std::string path;
+  if (!environment.apportion_socket.empty()) {
+    std::error_code ignored;
+    path = environment.apportion_socket;
+    if (std::filesystem::is_directory(path, ignored)) path += std::string("/") + kSocketName;
+  } else if (environment.uid == 0) {
+    path = device_folder(environment.run_dir, device_uuid) + "/" + kSocketName;
+  } else if (!environment.xdg_runtime_dir.empty()) {
+    path = device_folder(environment.xdg_runtime_dir, device_uuid) + "/" + kSocketName;
+  } else {
+    return Error{Errc::not_found,
+                 "no place for the broker's socket: XDG_RUNTIME_DIR is not set; set it or APPORTION_SOCKET"};
+  }
+  const Result<sockaddr_un> address = address_of(path);
+  if (!address) return address.error();
+  return path;
+}
+
+SocketCandidates socket_candidates(const Environment& environment, const std::string& device_uuid) {
+  namespace fs = std::filesystem;
+  SocketCandidates candidates;
+  std::error_code ignored;
+  const auto look_at = [&](const std::string& path) {
+    if (fs::exists(fs::symlink_status(path, ignored))) {
+      candidates.paths.push_back(path);
+    }
+    candidates.searched.push_back(path);
+  };
+  if (!environment.apportion_socket.empty()) {
+    std::string path = environment.apportion_socket;
+    if (fs::is_directory(path, ignored)) path += std::string("/") + kSocketName;
+    look_at(path);
+    return candidates;
+  }
+  for (const std::string& base : {environment.xdg_runtime_dir, environment.run_dir}) {
+    if (base.empty()) continue;
+    if (!device_uuid.empty()) {
+      look_at(device_folder(base, device_uuid) + "/" + kSocketName);
+      continue;
+    }
+    std::vector<std::string> folders;
+    for (fs::directory_iterator at(base + "/apportion", ignored), end; !ignored && at != end;
+         at.increment(ignored)) {
+      folders.push_back(at->path().string());
+    }
+    std::sort(folders.begin(), folders.end());
+    for (const std::string& folder : folders)
+      look_at(folder + "/" + kSocketName);
+    if (folders.empty()) candidates.searched.push_back(device_folder(base, "*") + "/" + kSocketName);
+  }
+  return candidates;
+}
+
+Result<Connection> connect_to_broker(const Environment& environment, const std::string& device_uuid) {
+  const SocketCandidates candidates = socket_candidates(environment, device_uuid);
+  std::vector<Connection> answered;
+  std::string tried;
+  Errc code = Errc::not_found;
+  for (const std::string& path : candidates.searched) {
+    std::string reason = "not there";
+    if (std::find(candidates.paths.begin(), candidates.paths.end(), path) != candidates.paths.end()) {
+      Result<Fd> socket = connect_to(path);
+      if (socket) {
+        answered.push_back({std::move(*socket), path});
+        continue;
+      }
+      if (socket.error().code != Errc::not_found) code = socket.error().code;
+      reason = socket.error().code == Errc::denied ? "no permission" : "nobody answers";
+    }
+    tried += (tried.empty() ? "" : ", ") + path + " (" + reason + ")";
+  }
+  if (answered.empty()) {
+    return Error{code, "no broker to talk to; tried " + tried +
+                           "; start one with: apportiond --config apportion.toml"};
+  }
+  for (const Connection& other : answered) {
+    namespace fs = std::filesystem;
+    const fs::path device = fs::path(other.path).parent_path().filename();
+    if (device == fs::path(answered.front().path).parent_path().filename()) continue;
+    return Error{Errc::invalid, "several brokers answer: " + answered.front().path + " and " + other.path +
+                                    "; choose one with APPORTION_SOCKET"};
+  }
+  return std::move(answered.front());
+}
+
+Result<Fd> connect_to(const std::string& path) {
+  const Result<sockaddr_un> address = address_of(path);
+  if (!address) return address.error();
+  Fd socket(::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0));
+  if (!socket) return system_error("cannot make a socket", errno);
+  // A blocking connect returns at once but for a full backlog; non-blocking it would fail there instead of
+  // waiting.
+  if (::setsockopt(socket.get(), SOL_SOCKET, SO_SNDTIMEO, &kConnectTimeout, sizeof kConnectTimeout) != 0) {
+    return system_error("cannot set a time limit for connecting", errno);
+  }
+  while (::connect(socket.get(), reinterpret_cast<const sockaddr*>(&*address), sizeof *address) != 0) {
+    if (errno == EINTR) continue;
+    Error error = system_error("cannot connect to " + path, errno);
+    if (errno == ENOENT || errno == ECONNREFUSED || errno == ENOTDIR) error.code = Errc::not_found;
+    if (errno == EACCES || errno == EPERM) error.code = Errc::denied;
+    if (errno == EAGAIN) error.code = Errc::busy;
+    return error;
+  }
+  if (::fcntl(socket.get(), F_SETFL, O_RDWR | O_NONBLOCK) != 0)
+    return system_error("cannot set up a socket", errno);
+  return socket;
+}
+
+Result<Fd> listen_at(const std::string& path, mode_t mode, int backlog) {
+  const Result<sockaddr_un> address = address_of(path);
+  if (!address) return address.error();
+  std::filesystem::path folder = std::filesystem::path(path).parent_path();
+  if (folder.empty()) folder = ".";
+  std::error_code failed;
+  std::filesystem::create_directories(folder, failed);
+  if (failed) return system_error("cannot make the folder " + folder.string(), failed.value());
+  if (Status checked = check_folder(folder); !checked) return checked.error();
+  if (Status cleared = clear_stale(path); !cleared) return cleared.error();
+
+  Fd socket(::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+  if (!socket) return system_error("cannot make a socket", errno);
+  // The file appears with at most the socket's own mode: never open wider than asked, even for a moment.
+  if (::fchmod(socket.get(), mode & 0600) != 0) return system_error("cannot set the mode of a socket", errno);
+  if (::bind(socket.get(), reinterpret_cast<const sockaddr*>(&*address), sizeof *address) != 0) {
+    Error error = system_error("cannot listen at " + path, errno);
+    if (errno == EADDRINUSE) error.code = Errc::busy;
+    if (errno == EACCES || errno == EPERM || errno == EROFS) error.code = Errc::denied;
+    return error;
+  }
+  if (::listen(socket.get(), backlog) != 0) return system_error("cannot listen at " + path, errno);
+  if (::chmod(path.c_str(), mode) != 0) return system_error("cannot set the mode of " + path, errno);
+  return socket;
+}
+
+Result<Fd> accept_from(int listening_socket) {
+  for (;;) {
+    Fd socket(::accept4(listening_socket, nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
+    if (socket) return socket;
+    if (errno == EINTR || errno == ECONNABORTED) continue;
+    Error error = system_error("cannot accept a connection", errno);
+    if (errno == EAGAIN) error.code = Errc::busy;
+    return error;
+  }
+}
+
+}  // namespace apportion
