@@ -1,0 +1,158 @@
+// One process of the race: waits, makes its context and reads its numbers, waits, takes memory the way JAX
+// does, checks it, holds it until told to stop, and checks it once more.
+//
+// Standard output: one JSON object a line, each with "event" and "pid":
+//   {"event":"ready"}                                  it runs, and has not touched the device
+//   {"event":"told","told_bytes":..,"free_bytes":..,"wanted_bytes":..,"error":..}      after the first gate
+//   {"event":"result", the same, "got_bytes":..,"tries":..,"ok":..}                    after the second gate
+//   {"event":"end","kept_bytes":..}                    after the gate closed: bytes that still hold what was
+//   written
+// Gates: one byte each from --gate-fd (default 0); its end of file stops the worker at any point.
+// Sizes in bytes; null where it did not get that far. Exit status: 0 when it ran to its end, 2 on bad
+// arguments.
+#include <poll.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <charconv>
+#include <cstdio>
+#include <cstring>
+#include <nlohmann/json.hpp>
+#include <string>
+
+#include "gpu/device.hpp"
+#include "tests/replay/bare_memory.hpp"
+#include "tests/replay/jax_classic.hpp"
+
+namespace apportion::replay {
+namespace {
+
+using nlohmann::json;
+
+constexpr Bytes kCheckedUnit = 32_MiB;  // the size of a chunk: its first and last 8 bytes are checked
+
+struct Arguments {
+  std::string device = "0";
+  BareMemory::Backing backing = BareMemory::Backing::mem_alloc;
+  JaxClassic jax;
+  int gate_fd = 0;
+};
+
+template <typename Number>
+bool number(const char* text, Number& out) {
+  const char* end = text + std::strlen(text);
+  return std::from_chars(text, end, out).ptr == end && end != text;
+}
+
+bool parse(int argc, char** argv, Arguments& out) {
+  for (int i = 1; i + 1 < argc; i += 2) {
+    const std::string key = argv[i];
+    const char* value = argv[i + 1];
+    if (key == "--device")
+      out.device = value;
+    else if (key == "--backing" && std::string(value) == "mem_alloc")
+      out.backing = BareMemory::Backing::mem_alloc;
+    else if (key == "--backing" && std::string(value) == "vmm")
+      out.backing = BareMemory::Backing::vmm;
+    else if (key == "--fraction" && number(value, out.jax.fraction))
+      continue;
+    else if (key == "--first-request" && number(value, out.jax.first_request.value))
+      continue;
+    else if (key == "--gate-fd" && number(value, out.gate_fd))
+      continue;
+    else
+      return false;
+  }
+  return argc % 2 == 1;
+}
+
+// True: a byte came. False: the gate is closed.
+bool pass_gate(int fd) {
+  char byte = 0;
+  ssize_t n = 0;
+  do
+    n = ::read(fd, &byte, 1);
+  while (n < 0 && errno == EINTR);
+  return n == 1;
+}
+
+void say(json line) {
+  line["pid"] = ::getpid();
+  std::printf("%s\n", line.dump().c_str());
+  std::fflush(stdout);
+}
+
+json or_null(const std::optional<Bytes>& bytes) {
+  return bytes ? json(bytes->value) : json();
+}
+
+json figures(const Replayed& replayed) {
+  return {{"told_bytes", or_null(replayed.told_total)},
+          {"free_bytes", or_null(replayed.told_free)},
+          {"wanted_bytes", or_null(replayed.wanted)},
+          {"error", replayed.error.empty() ? json() : json(replayed.error)}};
+}
+
+// Takes part in the race with `memory`. False: the gate closed early.
+bool race(Memory& memory, const Arguments& arguments) {
+  const auto tag = static_cast<std::uint64_t>(::getpid());
+  if (!pass_gate(arguments.gate_fd)) return false;
+  Replayed replayed;
+  if (Status started = memory.start(); started)
+    replayed = jax_classic_plan(memory, arguments.jax);
+  else
+    replayed.error = started.error().message;
+  json told = figures(replayed);
+  told["event"] = "told";
+  say(told);
+  if (!pass_gate(arguments.gate_fd)) return false;
+  jax_classic_take(memory, arguments.jax, replayed);
+  Bytes got;
+  if (replayed.pool) {
+    if (auto checked = check_block(memory, *replayed.pool, kCheckedUnit, tag))
+      got = *checked;
+    else
+      replayed.error = checked.error().message;
+  }
+  json result = figures(replayed);
+  result["event"] = "result";
+  result["got_bytes"] = got.value;
+  result["tries"] = replayed.tries;
+  result["ok"] = replayed.ok() && got >= *replayed.wanted;
+  say(result);
+  while (pass_gate(arguments.gate_fd)) {
+  }
+  Bytes kept;
+  if (replayed.pool) {
+    if (auto checked = check_again(memory, *replayed.pool, kCheckedUnit, tag)) kept = *checked;
+  }
+  say({{"event", "end"}, {"kept_bytes", kept.value}});
+  return true;
+}
+
+int run(int argc, char** argv) {
+  Arguments arguments;
+  if (!parse(argc, argv, arguments)) {
+    std::fprintf(
+        stderr,
+        "usage: replay_race_worker [--device 0|UUID|sim:SIZE] [--backing mem_alloc|vmm] [--fraction 0.75]\n"
+        "       [--first-request BYTES] [--gate-fd 0]\n");
+    return 2;
+  }
+  say({{"event", "ready"}});
+  auto device = Device::open(arguments.device);
+  if (!device) {
+    std::fprintf(stderr, "replay_race_worker: %s\n", device.error().message.c_str());
+    return 1;
+  }
+  BareMemory memory(*device, arguments.backing);
+  race(memory, arguments);
+  return 0;
+}
+
+}  // namespace
+}  // namespace apportion::replay
+
+int main(int argc, char** argv) {
+  return apportion::replay::run(argc, argv);
+}
