@@ -14,7 +14,7 @@ inline constexpr std::uint32_t kJobPageMajor = 1;
 inline constexpr std::uint32_t kJobPageMinor = 0;
 
 // Bytes. One consistent snapshot.
-struct JobFigures {
+struct JobPageFigures {
   std::uint64_t guarantee = 0;  // G
   std::uint64_t in_force = 0;   // A
   std::uint64_t covered = 0;    // V
@@ -31,12 +31,12 @@ struct JobFigures {
   std::uint64_t reclaim_target = 0;  // bytes this job's sessions are asked to give back; 0: none
   std::uint64_t sessions = 0;        // count
 };
-static_assert(sizeof(JobFigures) == 104);
+static_assert(sizeof(JobPageFigures) == 104);
 
 struct JobPageHeader {
   wire::Text<64> job;
   SlotPairHeader slots;
-  std::uint64_t figures_bytes = sizeof(JobFigures);
+  std::uint64_t figures_bytes = sizeof(JobPageFigures);
   // Slab handles come with the ipc transport; version 0 says that there is no table.
   std::uint32_t slab_table_version = 0;
   std::uint32_t slab_count = 0;

@@ -13,20 +13,20 @@ namespace {
 constexpr PageKind kKind{"job page", kJobPageMagic, kJobPageMajor, kJobPageMinor};
 constexpr std::size_t kPairOffset = sizeof(PageHeader) + offsetof(JobPageHeader, slots);
 constexpr std::size_t kFirstSlot = 192;
-constexpr std::size_t kFigureWords = sizeof(JobFigures) / sizeof(std::uint64_t);
+constexpr std::size_t kFigureWords = sizeof(JobPageFigures) / sizeof(std::uint64_t);
 using FigureWords = std::array<std::uint64_t, kFigureWords>;
 static_assert(sizeof(PageHeader) + sizeof(JobPageHeader) <= kFirstSlot);
 
 }  // namespace
 
-JobPageWriter::JobPageWriter(Fd fd, Mapping mapping, SlotWriter slots)
+JobPageWriter::JobPageWriter(Fd fd, PageMapping mapping, SlotWriter slots)
     : fd_(std::move(fd)), mapping_(std::move(mapping)), slots_(slots) {}
 
 Result<JobPageWriter> JobPageWriter::create(std::uint64_t epoch, const std::string& job) {
   const Bytes size{kJobPageBytes};
   Result<Fd> fd = make_memfd("apportion-job", size);
   if (!fd) return fd.error();
-  Result<Mapping> mapping = Mapping::map(fd->get(), size, Mapping::Access::read_write);
+  Result<PageMapping> mapping = PageMapping::map(fd->get(), size, PageMapping::Access::read_write);
   if (!mapping) return mapping.error();
   if (Status sealed = seal_read_only(*fd); !sealed) return sealed.error();
 
@@ -38,18 +38,18 @@ Result<JobPageWriter> JobPageWriter::create(std::uint64_t epoch, const std::stri
   return JobPageWriter(std::move(*fd), std::move(*mapping), slots);
 }
 
-void JobPageWriter::publish(const JobFigures& figures) {
+void JobPageWriter::publish(const JobPageFigures& figures) {
   slots_.publish(std::bit_cast<FigureWords>(figures));
 }
 
-JobPageReader::JobPageReader(Mapping mapping, SlotReader slots)
+JobPageReader::JobPageReader(PageMapping mapping, SlotReader slots)
     : mapping_(std::move(mapping)), slots_(slots) {}
 
 Result<JobPageReader> JobPageReader::open(int memfd) {
   if (Status sealed = require_sealed_size(memfd); !sealed) return sealed.error();
   const Result<Bytes> size = size_of(memfd);
   if (!size) return size.error();
-  Result<Mapping> mapping = Mapping::map(memfd, *size, Mapping::Access::read_only);
+  Result<PageMapping> mapping = PageMapping::map(memfd, *size, PageMapping::Access::read_only);
   if (!mapping) return mapping.error();
   if (Status page = check_page(mapping->data(), *size, kKind); !page) return page.error();
   Result<SlotReader> slots = SlotReader::open(mapping->data(), *size, kPairOffset);
@@ -57,11 +57,11 @@ Result<JobPageReader> JobPageReader::open(int memfd) {
   return JobPageReader(std::move(*mapping), *slots);
 }
 
-Result<JobFigures> JobPageReader::read() const {
+Result<JobPageFigures> JobPageReader::read() const {
   FigureWords words;
   const Result<std::uint64_t> generation = slots_.read(words);
   if (!generation) return generation.error();
-  return std::bit_cast<JobFigures>(words);
+  return std::bit_cast<JobPageFigures>(words);
 }
 
 std::uint64_t JobPageReader::epoch() const {

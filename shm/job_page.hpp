@@ -7,7 +7,7 @@
 
 #include "shm/fd.hpp"
 #include "shm/job_layout.hpp"
-#include "shm/mapping.hpp"
+#include "shm/page_mapping.hpp"
 #include "shm/result.hpp"
 #include "shm/slot_pair.hpp"
 
@@ -18,14 +18,14 @@ class JobPageWriter {
  public:
   [[nodiscard]] static Result<JobPageWriter> create(std::uint64_t epoch, const std::string& job);
 
-  void publish(const JobFigures& figures);
+  void publish(const JobPageFigures& figures);
 
   [[nodiscard]] int fd() const { return fd_.get(); }
 
  private:
-  JobPageWriter(Fd fd, Mapping mapping, SlotWriter slots);
+  JobPageWriter(Fd fd, PageMapping mapping, SlotWriter slots);
   Fd fd_;
-  Mapping mapping_;
+  PageMapping mapping_;
   SlotWriter slots_;
 };
 
@@ -36,14 +36,14 @@ class JobPageReader {
   [[nodiscard]] static Result<JobPageReader> open(int memfd);
 
   // Errors as LedgerReader::read().
-  [[nodiscard]] Result<JobFigures> read() const;
+  [[nodiscard]] Result<JobPageFigures> read() const;
 
   [[nodiscard]] std::uint64_t epoch() const;
   [[nodiscard]] std::string job() const;
 
  private:
-  JobPageReader(Mapping mapping, SlotReader slots);
-  Mapping mapping_;
+  JobPageReader(PageMapping mapping, SlotReader slots);
+  PageMapping mapping_;
   SlotReader slots_;
 };
 

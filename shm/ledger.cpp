@@ -36,7 +36,7 @@ Record get(const std::uint64_t* at, std::size_t stride) {
 
 }  // namespace
 
-LedgerWriter::LedgerWriter(Fd fd, Mapping mapping, SlotWriter slots, std::uint32_t max_jobs,
+LedgerWriter::LedgerWriter(Fd fd, PageMapping mapping, SlotWriter slots, std::uint32_t max_jobs,
                            std::uint32_t max_sessions)
     : fd_(std::move(fd)),
       mapping_(std::move(mapping)),
@@ -52,7 +52,7 @@ Result<LedgerWriter> LedgerWriter::create(std::uint64_t epoch, const Device& dev
   const Bytes size{kFirstSlot + 2 * slot_bytes_for(payload_words)};
   Result<Fd> fd = make_memfd("apportion-ledger", size);
   if (!fd) return fd.error();
-  Result<Mapping> mapping = Mapping::map(fd->get(), size, Mapping::Access::read_write);
+  Result<PageMapping> mapping = PageMapping::map(fd->get(), size, PageMapping::Access::read_write);
   if (!mapping) return mapping.error();
   if (Status sealed = seal_read_only(*fd); !sealed) return sealed.error();
 
@@ -84,14 +84,14 @@ void LedgerWriter::publish(const LedgerSnapshot& snapshot) {
   slots_.publish(payload_);
 }
 
-LedgerReader::LedgerReader(Mapping mapping, LedgerHeader header, SlotReader slots)
+LedgerReader::LedgerReader(PageMapping mapping, LedgerHeader header, SlotReader slots)
     : mapping_(std::move(mapping)), header_(header), slots_(slots) {}
 
 Result<LedgerReader> LedgerReader::open(int memfd) {
   if (Status sealed = require_sealed_size(memfd); !sealed) return sealed.error();
   const Result<Bytes> size = size_of(memfd);
   if (!size) return size.error();
-  Result<Mapping> mapping = Mapping::map(memfd, *size, Mapping::Access::read_only);
+  Result<PageMapping> mapping = PageMapping::map(memfd, *size, PageMapping::Access::read_only);
   if (!mapping) return mapping.error();
   if (Status page = check_page(mapping->data(), *size, kKind); !page) return page.error();
   Result<SlotReader> slots = SlotReader::open(mapping->data(), *size, kPairOffset);

@@ -10,7 +10,7 @@
 
 #include "shm/fd.hpp"
 #include "shm/ledger_layout.hpp"
-#include "shm/mapping.hpp"
+#include "shm/page_mapping.hpp"
 #include "shm/result.hpp"
 #include "shm/slot_pair.hpp"
 
@@ -47,9 +47,9 @@ class LedgerWriter {
   [[nodiscard]] std::uint64_t generation() const { return slots_.generation(); }
 
  private:
-  LedgerWriter(Fd fd, Mapping mapping, SlotWriter slots, std::uint32_t max_jobs, std::uint32_t max_sessions);
+  LedgerWriter(Fd fd, PageMapping mapping, SlotWriter slots, std::uint32_t max_jobs, std::uint32_t max_sessions);
   Fd fd_;
-  Mapping mapping_;
+  PageMapping mapping_;
   SlotWriter slots_;
   std::uint32_t max_jobs_;
   std::uint32_t max_sessions_;
@@ -71,8 +71,8 @@ class LedgerReader {
   [[nodiscard]] std::string device_name() const;
 
  private:
-  LedgerReader(Mapping mapping, LedgerHeader header, SlotReader slots);
-  Mapping mapping_;
+  LedgerReader(PageMapping mapping, LedgerHeader header, SlotReader slots);
+  PageMapping mapping_;
   LedgerHeader header_;
   SlotReader slots_;
 };

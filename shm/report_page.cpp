@@ -26,7 +26,7 @@ std::atomic_ref<std::uint64_t> atomic(std::uint64_t* word) {
 
 }  // namespace
 
-ReportPage::ReportPage(Fd fd, Mapping mapping) : fd_(std::move(fd)), mapping_(std::move(mapping)) {}
+ReportPage::ReportPage(Fd fd, PageMapping mapping) : fd_(std::move(fd)), mapping_(std::move(mapping)) {}
 
 std::uint64_t* ReportPage::word(std::size_t offset) const {
   return reinterpret_cast<std::uint64_t*>(static_cast<std::byte*>(mapping_.data()) + offset);
@@ -36,7 +36,7 @@ Result<ReportPage> ReportPage::create(std::uint64_t epoch, std::uint64_t session
   const Bytes size{kReportPageBytes};
   Result<Fd> fd = make_memfd("apportion-report", size);
   if (!fd) return fd.error();
-  Result<Mapping> mapping = Mapping::map(fd->get(), size, Mapping::Access::read_write);
+  Result<PageMapping> mapping = PageMapping::map(fd->get(), size, PageMapping::Access::read_write);
   if (!mapping) return mapping.error();
   if (Status sealed = seal_size(*fd); !sealed) return sealed.error();
 
@@ -54,7 +54,7 @@ Result<ReportPage> ReportPage::open(int memfd) {
   if (size->value < kReportFiguresOffset + sizeof(ReportFigures)) {
     return Error{Errc::protocol, "the report page is damaged: it is too short"};
   }
-  Result<Mapping> mapping = Mapping::map(memfd, *size, Mapping::Access::read_write);
+  Result<PageMapping> mapping = PageMapping::map(memfd, *size, PageMapping::Access::read_write);
   if (!mapping) return mapping.error();
   if (Status page = check_page(mapping->data(), *size, kKind); !page) return page.error();
   ReportPage page(Fd{}, std::move(*mapping));

@@ -6,7 +6,7 @@
 #pragma once
 
 #include "shm/fd.hpp"
-#include "shm/mapping.hpp"
+#include "shm/page_mapping.hpp"
 #include "shm/report_layout.hpp"
 #include "shm/result.hpp"
 
@@ -43,10 +43,10 @@ class ReportPage {
   [[nodiscard]] Bytes take_credit_up_to(Bytes bytes);
 
  private:
-  ReportPage(Fd fd, Mapping mapping);
+  ReportPage(Fd fd, PageMapping mapping);
   [[nodiscard]] std::uint64_t* word(std::size_t offset) const;
   Fd fd_;
-  Mapping mapping_;
+  PageMapping mapping_;
 };
 
 }  // namespace apportion

@@ -11,18 +11,18 @@
 
 namespace apportion {
 
-class Mapping {
+class PageMapping {
  public:
   enum class Access { read_only, read_write };
 
   // Maps `size` bytes from the start. Errc::denied where a seal or the fd's mode forbids `access`
   // (F22), Errc::system otherwise.
-  [[nodiscard]] static Result<Mapping> map(int memfd, Bytes size, Access access);
+  [[nodiscard]] static Result<PageMapping> map(int memfd, Bytes size, Access access);
 
-  Mapping();
-  Mapping(Mapping&&) noexcept;
-  Mapping& operator=(Mapping&&) noexcept;
-  ~Mapping();
+  PageMapping();
+  PageMapping(PageMapping&&) noexcept;
+  PageMapping& operator=(PageMapping&&) noexcept;
+  ~PageMapping();
 
   // Page-aligned; null where nothing is mapped.
   [[nodiscard]] void* data() const;
@@ -30,7 +30,7 @@ class Mapping {
 
  private:
   struct Region;
-  explicit Mapping(std::unique_ptr<Region> region);
+  explicit PageMapping(std::unique_ptr<Region> region);
   std::unique_ptr<Region> region_;
 };
 

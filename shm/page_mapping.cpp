@@ -1,4 +1,4 @@
-#include "shm/mapping.hpp"
+#include "shm/page_mapping.hpp"
 
 #include <boost/interprocess/exceptions.hpp>
 #include <boost/interprocess/mapped_region.hpp>
@@ -20,24 +20,24 @@ class MemfdMappable {
 
 }  // namespace
 
-struct Mapping::Region {
+struct PageMapping::Region {
   boost::interprocess::mapped_region mapped;
 };
 
-Mapping::Mapping() = default;
-Mapping::Mapping(Mapping&&) noexcept = default;
-Mapping& Mapping::operator=(Mapping&&) noexcept = default;
-Mapping::~Mapping() = default;
-Mapping::Mapping(std::unique_ptr<Region> region) : region_(std::move(region)) {}
+PageMapping::PageMapping() = default;
+PageMapping::PageMapping(PageMapping&&) noexcept = default;
+PageMapping& PageMapping::operator=(PageMapping&&) noexcept = default;
+PageMapping::~PageMapping() = default;
+PageMapping::PageMapping(std::unique_ptr<Region> region) : region_(std::move(region)) {}
 
-Result<Mapping> Mapping::map(int memfd, Bytes size, Access access) {
+Result<PageMapping> PageMapping::map(int memfd, Bytes size, Access access) {
   namespace ipc = boost::interprocess;
   if (size.value == 0) return Error{Errc::protocol, "cannot map a shared page: it is empty"};
   const ipc::mode_t mode = access == Access::read_only ? ipc::read_only : ipc::read_write;
   try {
     auto region = std::make_unique<Region>();
     region->mapped = ipc::mapped_region(MemfdMappable(memfd), mode, 0, size.value);
-    return Mapping(std::move(region));
+    return PageMapping(std::move(region));
   } catch (const ipc::interprocess_exception& exception) {
     const int code = exception.get_native_error();
     Error error = system_error("cannot map a shared page of " + to_text(size), code);
@@ -46,10 +46,10 @@ Result<Mapping> Mapping::map(int memfd, Bytes size, Access access) {
   }
 }
 
-void* Mapping::data() const {
+void* PageMapping::data() const {
   return region_ ? region_->mapped.get_address() : nullptr;
 }
-Bytes Mapping::size() const {
+Bytes PageMapping::size() const {
   return {region_ ? region_->mapped.get_size() : 0};
 }
 

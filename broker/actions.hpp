@@ -1,0 +1,112 @@
+// What the shell has to do after an event, in this order. Every change an action depends on is in the journal
+// before Core::handle returns, so a crash between two actions over-counts and never under-counts (F12).
+//
+// Promises: PublishJob of every job whose figures moved comes before the SendGrant that depends on it.
+// Never: holds an fd or a driver handle; the shell finds those by chunk id.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <variant>
+#include <vector>
+
+#include "broker/figures.hpp"
+#include "broker/ids.hpp"
+#include "shm/bytes.hpp"
+#include "shm/result.hpp"
+
+namespace apportion {
+
+struct Welcome {
+  ConnectionId connection;
+  SessionId session;
+  Token token;
+  JobIndex job;
+  std::uint64_t epoch = 0;
+  bool resumed = false;
+  Bytes chunk;
+  Bytes told_total;
+  Bytes told_free;
+};
+struct RefuseHello {
+  ConnectionId connection;
+  Error error;
+};
+
+// The worker creates the chunk, then answers ChunkMade or MakeFailed.
+struct MakeChunk {
+  ChunkId id;
+  Bytes bytes;
+};
+// The worker closes and releases everything it has of the chunk, then answers ChunkUnmade or UnmakeFailed.
+struct UnmakeChunk {
+  ChunkId id;
+  Bytes bytes;
+};
+// Hand one fd per chunk to the keeper; answer KeeperAcked{put}.
+struct KeeperPut {
+  std::vector<ChunkId> ids;
+};
+// The keeper closes its fds; answer KeeperAcked{del}.
+struct KeeperDel {
+  std::vector<ChunkId> ids;
+};
+
+// Export and send, in parts; Acked, Nacked or GrantUnsent come back for every chunk.
+struct SendGrant {
+  SessionId session;
+  RequestId request;
+  std::uint64_t epoch = 0;
+  Bytes bytes;
+  std::vector<ChunkId> ids;
+};
+struct SendRefusal {
+  SessionId session;
+  RequestId request;
+  Refusal refusal;
+};
+struct SendReleased {
+  SessionId session;
+  RequestId request;
+  Bytes bytes;                   // taken back
+  std::vector<ChunkId> unknown;  // named, but not held by this session: nothing was done for them
+};
+
+// The session is over: drop its connection, pidfd and queues. why is empty after a clean goodbye.
+struct EndSession {
+  SessionId session;
+  std::string why;
+};
+
+// Write the job's page now.
+struct PublishJob {
+  JobIndex job;
+  JobFigures figures;
+};
+// The ledger is out of date: publish Core::ledger() when the rate limit next allows.
+struct PublishLedger {};
+
+// Read the device and send DeviceRoom. Asked again at each Tick while memory of the dead is awaited.
+struct AskDeviceRoom {};
+
+// The pool is there; sessions may come. Sent once (at once with reserve = "leased", and when closed).
+struct Ready {};
+// The broker cannot do its work (the pool could not be made): print the line and exit.
+struct Fatal {
+  Error error;
+};
+
+struct Log {
+  enum class Level : std::uint8_t { info, warning, error } level = Level::info;
+  std::string event;  // "granted", "refused", "lost", ...
+  std::vector<std::pair<std::string, std::string>> fields;
+};
+
+using Action =
+    std::variant<Welcome, RefuseHello, MakeChunk, UnmakeChunk, KeeperPut, KeeperDel, SendGrant, SendRefusal,
+                 SendReleased, EndSession, PublishJob, PublishLedger, AskDeviceRoom, Ready, Fatal, Log>;
+using Actions = std::vector<Action>;
+
+}  // namespace apportion

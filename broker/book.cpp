@@ -1,0 +1,518 @@
+#include "broker/book.hpp"
+
+#include <algorithm>
+
+#include "broker/journal_image.hpp"
+#include "shm/result.hpp"
+
+namespace apportion {
+
+namespace {
+
+bool one_of(ChunkState state, std::initializer_list<ChunkState> states) {
+  return std::find(states.begin(), states.end(), state) != states.end();
+}
+
+}  // namespace
+
+const char* to_text(ChunkState state) {
+  switch (state) {
+    case ChunkState::vacant:
+      return "VACANT";
+    case ChunkState::free:
+      return "FREE";
+    case ChunkState::offered:
+      return "OFFERED";
+    case ChunkState::held:
+      return "HELD";
+    case ChunkState::returning:
+      return "RETURNING";
+    case ChunkState::scrub:
+      return "SCRUB";
+    case ChunkState::making:
+      return "MAKING";
+    case ChunkState::unmaking:
+      return "UNMAKING";
+    case ChunkState::orphan:
+      return "ORPHAN";
+    case ChunkState::zombie:
+      return "ZOMBIE";
+  }
+  return "UNKNOWN";
+}
+
+Book::Book(Bytes pool, Bytes chunk, const std::vector<std::string>& jobs, Journal& journal)
+    : pool_(pool), chunk_(chunk), loose_(pool), journal_(journal) {
+  const Result<JournalImage> image = read_journal(journal.memory());
+  APPORTION_CHECK(image.ok());
+  std::vector<bool> taken(journal.shape().job_slots);
+  for (const JournalImage::Job& job : image->jobs)
+    taken[job.slot] = true;
+  for (const JournalImage::Damage& damage : image->damaged) {
+    if (damage.table == JournalImage::Damage::Table::jobs) taken[damage.slot] = true;
+  }
+  jobs_.resize(jobs.size());
+  for (std::size_t i = 0; i < jobs.size(); ++i) {
+    jobs_[i].name = jobs[i];
+    const auto known = std::find_if(image->jobs.begin(), image->jobs.end(),
+                                    [&](const JournalImage::Job& job) { return job.name == jobs[i]; });
+    if (known != image->jobs.end()) {
+      jobs_[i].journal_slot = known->slot;
+      continue;
+    }
+    const auto slot = std::find(taken.begin(), taken.end(), false);
+    APPORTION_CHECK(slot != taken.end());
+    *slot = true;
+    jobs_[i].journal_slot = static_cast<std::uint32_t>(slot - taken.begin());
+    journal_.put_job(jobs_[i].journal_slot, jobs_[i].name);
+  }
+  // Slots of records that are in use or damaged are not handed out; low slots go first.
+  const JournalShape& shape = journal.shape();
+  std::vector<bool> used_chunks(shape.chunk_slots);
+  std::vector<bool> used_sessions(shape.session_slots);
+  for (const JournalImage::Lease& lease : image->chunks)
+    used_chunks[lease.id.slot()] = true;
+  for (const JournalImage::Session& session : image->sessions)
+    used_sessions[session.id.slot()] = true;
+  for (const JournalImage::Damage& damage : image->damaged) {
+    if (damage.table == JournalImage::Damage::Table::chunks) used_chunks[damage.slot] = true;
+    if (damage.table == JournalImage::Damage::Table::sessions) used_sessions[damage.slot] = true;
+  }
+  chunks_.resize(shape.chunk_slots);
+  sessions_.resize(shape.session_slots);
+  for (std::uint32_t slot = shape.chunk_slots; slot-- > 0;) {
+    if (!used_chunks[slot]) vacant_chunks_.push_back(slot);
+  }
+  for (std::uint32_t slot = shape.session_slots; slot-- > 0;) {
+    if (!used_sessions[slot]) vacant_sessions_.push_back(slot);
+  }
+}
+
+Bytes Book::in_transit() const {
+  return coming() + nobodys_.in(ChunkState::zombie) + nobodys_.in(ChunkState::scrub) + unsettled_;
+}
+
+Bytes Book::coming() const {
+  return nobodys_.in(ChunkState::making) + nobodys_.in(ChunkState::unmaking);
+}
+
+Bytes Book::charged() const {
+  Bytes sum{};
+  for (const JobBook& job : jobs_)
+    sum += job.account.charged();
+  return sum;
+}
+
+Bytes Book::in_state(ChunkState state) const {
+  Bytes sum = nobodys_.in(state);
+  for (const JobBook& job : jobs_)
+    sum += job.tally.in(state);
+  return sum;
+}
+
+std::uint32_t Book::chunk_count() const {
+  std::uint32_t count = nobodys_.chunks();
+  for (const JobBook& job : jobs_)
+    count += job.tally.chunks();
+  return count;
+}
+
+const Chunk* Book::find(ChunkId id) const {
+  if (id.slot() >= chunks_.size()) return nullptr;
+  const Chunk& chunk = chunks_[id.slot()];
+  return id && chunk.id == id && chunk.state != ChunkState::vacant ? &chunk : nullptr;
+}
+
+const Session* Book::find(SessionId id) const {
+  if (id.slot() >= sessions_.size()) return nullptr;
+  const Session& session = sessions_[id.slot()];
+  return id && session.id == id && session.state != SessionState::vacant ? &session : nullptr;
+}
+
+Chunk& Book::at(ChunkId id) {
+  const Chunk* chunk = find(id);
+  APPORTION_CHECK(chunk != nullptr);
+  return chunks_[id.slot()];
+}
+
+Session& Book::at(SessionId id) {
+  const Session* session = find(id);
+  APPORTION_CHECK(session != nullptr);
+  return sessions_[id.slot()];
+}
+
+std::uint64_t Book::key(const std::optional<Owner>& owner) {
+  return owner ? (std::uint64_t{owner->job.value} << 32) | owner->uid : kNobody;
+}
+
+JournalOwner Book::journal_owner(const Owner& owner) const {
+  return {job(owner.job).journal_slot, owner.uid};
+}
+
+// --- lists and tallies: a chunk is in the list of its session, or of the free chunks of its last owner
+
+std::vector<std::uint32_t>& Book::list_of(const Chunk& chunk) {
+  return chunk.lessee ? at(chunk.lessee).chunks : free_[key(chunk.last_owner)];
+}
+
+void Book::enter(Chunk& chunk) {
+  if (chunk.lessee) {
+    Session& session = at(chunk.lessee);
+    session.tally.add(chunk.state, chunk.bytes);
+    JobBook& owner = job(session.job);
+    owner.tally.add(chunk.state, chunk.bytes);
+    owner.changed = true;
+  } else {
+    nobodys_.add(chunk.state, chunk.bytes);
+  }
+  if (!chunk.lessee && chunk.state != ChunkState::free) return;
+  std::vector<std::uint32_t>& list = list_of(chunk);
+  chunk.place = static_cast<std::uint32_t>(list.size());
+  list.push_back(chunk.id.slot());
+}
+
+void Book::leave(Chunk& chunk) {
+  if (chunk.lessee) {
+    Session& session = at(chunk.lessee);
+    session.tally.remove(chunk.state, chunk.bytes);
+    JobBook& owner = job(session.job);
+    owner.tally.remove(chunk.state, chunk.bytes);
+    owner.changed = true;
+  } else {
+    nobodys_.remove(chunk.state, chunk.bytes);
+  }
+  if (!chunk.lessee && chunk.state != ChunkState::free) return;
+  std::vector<std::uint32_t>& list = list_of(chunk);
+  APPORTION_CHECK(chunk.place < list.size() && list[chunk.place] == chunk.id.slot());
+  list[chunk.place] = list.back();
+  chunks_[list[chunk.place]].place = chunk.place;
+  list.pop_back();
+}
+
+void Book::move(Chunk& chunk, ChunkState to) {
+  // The journal first: what the book says after this call, the next broker can read.
+  journal_.set_chunk(chunk.id, to, chunk.lessee ? std::optional(chunk.lessee) : std::nullopt);
+  leave(chunk);
+  chunk.state = to;
+  enter(chunk);
+}
+
+void Book::vacate(Chunk& chunk) {
+  journal_.set_chunk(chunk.id, ChunkState::vacant, std::nullopt);
+  leave(chunk);
+  const SessionId lessee = chunk.lessee;
+  loose_ += chunk.bytes;
+  vacant_chunks_.push_back(chunk.id.slot());
+  chunk = Chunk{};  // ends the charge
+  if (lessee) forget_if_done(lessee);
+}
+
+// --- sessions
+
+std::optional<SessionId> Book::open(JobIndex job_index, const JournalSession& fields, std::string label) {
+  if (vacant_sessions_.empty()) return std::nullopt;
+  const std::uint32_t slot = vacant_sessions_.back();
+  vacant_sessions_.pop_back();
+  Session& session = sessions_[slot];
+  session = Session{};
+  session.id = SessionId::of(slot, journal_.session_generation(slot) + 1);
+  session.state = SessionState::attached;
+  session.job = job_index;
+  session.token = fields.token;
+  session.uid = fields.uid;
+  session.pid = fields.pid;
+  session.start_time = fields.start_time;
+  session.reclaimable = fields.reclaimable;
+  session.label = std::move(label);
+  JournalSession record = fields;
+  record.job_slot = job(job_index).journal_slot;
+  journal_.put_session(session.id, record);
+  JobBook& owner = job(job_index);
+  if (owner.sessions++ == 0) owner.arrival = ++arrivals_;
+  owner.changed = true;
+  return session.id;
+}
+
+void Book::orphan(SessionId id) {
+  Session& session = at(id);
+  APPORTION_CHECK(session.state == SessionState::attached);
+  journal_.set_session(id, SessionState::orphan);
+  session.state = SessionState::orphan;
+  const std::vector<std::uint32_t> slots = session.chunks;
+  for (const std::uint32_t slot : slots) {
+    if (chunks_[slot].state == ChunkState::held) move(chunks_[slot], ChunkState::orphan);
+  }
+  job(session.job).changed = true;
+}
+
+void Book::attach_again(SessionId id) {
+  Session& session = at(id);
+  APPORTION_CHECK(session.state == SessionState::orphan);
+  journal_.set_session(id, SessionState::attached);
+  session.state = SessionState::attached;
+  job(session.job).changed = true;
+}
+
+void Book::end(SessionId id) {
+  Session& session = at(id);
+  APPORTION_CHECK(session.state == SessionState::attached || session.state == SessionState::orphan);
+  journal_.set_session(id, SessionState::ended);
+  session.state = SessionState::ended;
+  JobBook& owner = job(session.job);
+  if (--owner.sessions == 0) owner.arrival = 0;
+  owner.changed = true;
+  forget_if_done(id);
+}
+
+void Book::forget_if_done(SessionId id) {
+  Session& session = at(id);
+  if (session.state != SessionState::ended || !session.chunks.empty()) return;
+  journal_.set_session(id, SessionState::vacant);
+  vacant_sessions_.push_back(id.slot());
+  session = Session{};
+}
+
+// --- making and unmaking
+
+ChunkId Book::begin_make(Bytes bytes) {
+  APPORTION_CHECK(bytes.value > 0 && bytes <= loose_ && !vacant_chunks_.empty());
+  const std::uint32_t slot = vacant_chunks_.back();
+  vacant_chunks_.pop_back();
+  Chunk& chunk = chunks_[slot];
+  chunk.id = ChunkId::of(slot, journal_.chunk_generation(slot) + 1);
+  chunk.bytes = bytes;
+  chunk.state = ChunkState::making;
+  journal_.put_chunk(chunk.id, bytes);
+  loose_ -= bytes;
+  enter(chunk);
+  return chunk.id;
+}
+
+void Book::made(ChunkId id) {
+  Chunk& chunk = at(id);
+  APPORTION_CHECK(chunk.state == ChunkState::making);
+  move(chunk, ChunkState::free);
+}
+
+void Book::make_failed(ChunkId id) {
+  Chunk& chunk = at(id);
+  APPORTION_CHECK(chunk.state == ChunkState::making);
+  vacate(chunk);
+}
+
+void Book::begin_unmake(ChunkId id) {
+  Chunk& chunk = at(id);
+  APPORTION_CHECK(one_of(chunk.state, {ChunkState::free, ChunkState::returning}));
+  move(chunk, ChunkState::unmaking);
+}
+
+void Book::unmade(ChunkId id) {
+  Chunk& chunk = at(id);
+  APPORTION_CHECK(chunk.state == ChunkState::unmaking);
+  vacate(chunk);
+}
+
+void Book::unmake_failed(ChunkId id) {
+  Chunk& chunk = at(id);
+  APPORTION_CHECK(chunk.state == ChunkState::unmaking);
+  move(chunk, ChunkState::zombie);
+}
+
+void Book::settled(ChunkId id) {
+  Chunk& chunk = at(id);
+  APPORTION_CHECK(chunk.state == ChunkState::zombie);
+  vacate(chunk);
+}
+
+// --- leases
+
+void Book::offer(ChunkId id, SessionId session_id, RequestId request) {
+  Chunk& chunk = at(id);
+  const Session& session = at(session_id);
+  APPORTION_CHECK(chunk.state == ChunkState::free && session.state != SessionState::ended);
+  journal_.set_chunk(id, ChunkState::offered, session_id);
+  leave(chunk);
+  chunk.charge = Charge(job(session.job).account, chunk.bytes);
+  chunk.state = ChunkState::offered;
+  chunk.lessee = session_id;
+  chunk.request = request;
+  enter(chunk);
+}
+
+void Book::roll_back(ChunkId id) {
+  Chunk& chunk = at(id);
+  APPORTION_CHECK(chunk.state == ChunkState::offered);
+  const SessionId lessee = chunk.lessee;
+  journal_.set_chunk(id, ChunkState::free, std::nullopt);
+  leave(chunk);
+  chunk.charge.give_back();
+  chunk.state = ChunkState::free;
+  chunk.lessee = {};
+  chunk.request = {};
+  enter(chunk);
+  forget_if_done(lessee);
+}
+
+void Book::hold(ChunkId id) {
+  Chunk& chunk = at(id);
+  APPORTION_CHECK(one_of(chunk.state, {ChunkState::offered, ChunkState::orphan}));
+  move(chunk, ChunkState::held);
+  chunk.request = {};
+}
+
+void Book::begin_return(ChunkId id) {
+  Chunk& chunk = at(id);
+  APPORTION_CHECK(one_of(chunk.state, {ChunkState::offered, ChunkState::held, ChunkState::orphan}));
+  move(chunk, ChunkState::returning);
+}
+
+void Book::put_back(ChunkId id) {
+  Chunk& chunk = at(id);
+  APPORTION_CHECK(chunk.state == ChunkState::returning);
+  const SessionId lessee = chunk.lessee;
+  const Session& session = at(lessee);
+  const Owner owner{session.job, session.uid};
+  // The owner before FREE: a crash between the two leaves a RETURNING chunk of that same owner.
+  journal_.set_owner(id, journal_owner(owner));
+  journal_.set_chunk(id, ChunkState::free, std::nullopt);
+  leave(chunk);
+  chunk.charge.give_back();
+  chunk.state = ChunkState::free;
+  chunk.lessee = {};
+  chunk.request = {};
+  chunk.last_owner = owner;
+  enter(chunk);
+  forget_if_done(lessee);
+}
+
+void Book::bury(ChunkId id) {
+  Chunk& chunk = at(id);
+  APPORTION_CHECK(one_of(chunk.state, {ChunkState::offered, ChunkState::held, ChunkState::orphan}));
+  move(chunk, ChunkState::zombie);
+}
+
+std::optional<ChunkId> Book::pick_free(Owner owner) const {
+  for (const std::uint64_t wanted : {key(owner), kNobody}) {
+    const auto list = free_.find(wanted);
+    if (list == free_.end()) continue;
+    for (auto slot = list->second.rbegin(); slot != list->second.rend(); ++slot) {
+      if (chunks_[*slot].bytes == chunk_) return chunks_[*slot].id;
+    }
+  }
+  return std::nullopt;
+}
+
+std::optional<ChunkId> Book::pick_any_free() const {
+  for (const auto& [owner, slots] : free_) {
+    if (owner != kNobody && !slots.empty()) return chunks_[slots.back()].id;
+  }
+  const auto nobodys = free_.find(kNobody);
+  if (nobodys == free_.end() || nobodys->second.empty()) return std::nullopt;
+  return chunks_[nobodys->second.back()].id;
+}
+
+// --- what a predecessor left
+
+void Book::adopt_session(SessionId id, JobIndex job_index, const JournalSession& fields) {
+  Session& session = sessions_[id.slot()];
+  APPORTION_CHECK(session.state == SessionState::vacant);
+  session.id = id;
+  session.state = SessionState::orphan;
+  session.job = job_index;
+  session.token = fields.token;
+  session.uid = fields.uid;
+  session.pid = fields.pid;
+  session.start_time = fields.start_time;
+  session.reclaimable = fields.reclaimable;
+  JobBook& owner = job(job_index);
+  if (owner.sessions++ == 0) owner.arrival = ++arrivals_;
+}
+
+void Book::adopt_chunk(ChunkId id, Bytes bytes, SessionId session_id) {
+  Chunk& chunk = chunks_[id.slot()];
+  APPORTION_CHECK(chunk.state == ChunkState::vacant && bytes <= loose_);
+  chunk.id = id;
+  chunk.bytes = bytes;
+  chunk.state = ChunkState::orphan;
+  chunk.lessee = session_id;
+  chunk.charge = Charge(job(at(session_id).job).account, bytes);
+  loose_ -= bytes;
+  enter(chunk);
+}
+
+void Book::leave_rest_unsettled() {
+  unsettled_ += loose_;
+  loose_ = {};
+}
+
+// --- the recount
+
+void Book::check_chunks(std::vector<Tally>& jobs, std::vector<Tally>& sessions, Tally& nobodys) const {
+  for (std::uint32_t slot = 0; slot < chunks_.size(); ++slot) {
+    const Chunk& chunk = chunks_[slot];
+    if (chunk.state == ChunkState::vacant) {
+      APPORTION_CHECK(!chunk.charge && !chunk.lessee);
+      continue;
+    }
+    APPORTION_CHECK(chunk.id.slot() == slot && chunk.bytes.value > 0);
+    const bool leased = one_of(
+        chunk.state, {ChunkState::offered, ChunkState::held, ChunkState::returning, ChunkState::orphan});
+    const bool ownerless = one_of(chunk.state, {ChunkState::free, ChunkState::making, ChunkState::scrub});
+    APPORTION_CHECK(!leased || chunk.lessee);
+    APPORTION_CHECK(!ownerless || !chunk.lessee);
+    APPORTION_CHECK(static_cast<bool>(chunk.lessee) == static_cast<bool>(chunk.charge));
+    if (!chunk.lessee) {
+      nobodys.add(chunk.state, chunk.bytes);
+      if (chunk.state == ChunkState::free) {
+        const auto list = free_.find(key(chunk.last_owner));
+        APPORTION_CHECK(list != free_.end() && chunk.place < list->second.size() &&
+                        list->second[chunk.place] == slot);
+      }
+      continue;
+    }
+    const Session* session = find(chunk.lessee);
+    APPORTION_CHECK(session != nullptr);
+    APPORTION_CHECK(chunk.place < session->chunks.size() && session->chunks[chunk.place] == slot);
+    APPORTION_CHECK(chunk.charge.bytes() == chunk.bytes && chunk.charge.to(job(session->job).account));
+    // HELD is for sessions that are there; an orphan's chunks are ORPHAN, a dead one's ZOMBIE.
+    APPORTION_CHECK(chunk.state != ChunkState::held || session->state == SessionState::attached);
+    APPORTION_CHECK(session->state != SessionState::ended ||
+                    one_of(chunk.state, {ChunkState::zombie, ChunkState::unmaking, ChunkState::returning}));
+    jobs[session->job.value].add(chunk.state, chunk.bytes);
+    sessions[session->id.slot()].add(chunk.state, chunk.bytes);
+  }
+}
+
+void Book::check() const {
+  std::vector<Tally> job_tallies(jobs_.size());
+  std::vector<Tally> session_tallies(sessions_.size());
+  Tally nobodys;
+  check_chunks(job_tallies, session_tallies, nobodys);
+  APPORTION_CHECK(nobodys == nobodys_);
+
+  std::vector<std::uint32_t> present(jobs_.size());
+  for (std::size_t slot = 0; slot < sessions_.size(); ++slot) {
+    const Session& session = sessions_[slot];
+    APPORTION_CHECK(session.tally == session_tallies[slot]);
+    APPORTION_CHECK(session.chunks.size() == session.tally.chunks());
+    if (session.state == SessionState::vacant) continue;
+    APPORTION_CHECK(session.id.slot() == slot);
+    APPORTION_CHECK(session.state != SessionState::ended || !session.chunks.empty());
+    if (session.state != SessionState::ended) ++present[session.job.value];
+  }
+  for (std::size_t i = 0; i < jobs_.size(); ++i) {
+    APPORTION_CHECK(jobs_[i].tally == job_tallies[i]);
+    APPORTION_CHECK(jobs_[i].account.charged() == job_tallies[i].total());
+    APPORTION_CHECK(jobs_[i].sessions == present[i] && (jobs_[i].arrival != 0) == (present[i] != 0));
+  }
+  std::size_t listed = 0;
+  for (const auto& [owner, slots] : free_)
+    listed += slots.size();
+  std::size_t free_chunks = 0;
+  for (const Chunk& chunk : chunks_)
+    free_chunks += chunk.state == ChunkState::free ? 1 : 0;
+  APPORTION_CHECK(listed == free_chunks);
+  APPORTION_CHECK(pool_ == charged() + in_transit() + free());
+}
+
+}  // namespace apportion

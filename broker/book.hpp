@@ -1,0 +1,165 @@
+// The truth: which chunks exist, in which state, for whom, and what each job is charged.
+//
+// Promises, after every public call: each chunk is in exactly one state and has at most one lessee; a job's
+// account is the sum of its chunks to the byte; P = sum(u) + X + F, where F is free chunks and loose bytes
+// and X is what is in transit and nobody's; the journal says the same, written inside the call (over-count,
+// never under-count). check() recounts all of it. Never: decides who gets what (policy, stock), talks to
+// anyone, knows the time. Not thread-safe: one strand.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "broker/charge.hpp"
+#include "broker/chunk_state.hpp"
+#include "broker/ids.hpp"
+#include "broker/journal.hpp"
+#include "broker/tally.hpp"
+#include "shm/bytes.hpp"
+
+namespace apportion {
+
+// Who had a chunk last: until scrubbing is built, only the same pair gets it as it is.
+struct Owner {
+  JobIndex job;
+  std::uint32_t uid = 0;
+  friend bool operator==(const Owner&, const Owner&) = default;
+};
+
+struct Chunk {
+  ChunkId id;
+  Bytes bytes{};
+  ChunkState state = ChunkState::vacant;
+  SessionId lessee;   // names nothing where the chunk is nobody's
+  RequestId request;  // of the grant it was offered in
+  std::optional<Owner> last_owner;
+  Charge charge;
+  std::uint32_t place = 0;  // in the list of its session or of the free chunks of its owner
+};
+
+struct Session {
+  SessionId id;
+  SessionState state = SessionState::vacant;
+  JobIndex job;
+  Token token{};
+  std::uint32_t uid = 0;
+  std::int32_t pid = 0;
+  std::uint64_t start_time = 0;
+  bool reclaimable = false;
+  std::string label;
+  Tally tally;
+  std::vector<std::uint32_t> chunks;  // slots
+};
+
+struct JobBook {
+  std::string name;
+  std::uint32_t journal_slot = 0;
+  Account account;
+  Tally tally;                 // of what the account is charged with
+  std::uint32_t sessions = 0;  // attached or orphaned
+  std::uint64_t arrival = 0;   // order in which jobs got their first session; 0: has none
+  bool changed = true;         // figures moved since this was last cleared
+};
+
+class Book {
+ public:
+  // The journal's job slots are looked up by name, or taken for the names it does not have.
+  Book(Bytes pool, Bytes chunk, const std::vector<std::string>& jobs, Journal& journal);
+  Book(const Book&) = delete;
+  Book& operator=(const Book&) = delete;
+
+  [[nodiscard]] Bytes pool() const { return pool_; }
+  [[nodiscard]] Bytes chunk() const { return chunk_; }
+  [[nodiscard]] Bytes loose() const { return loose_; }
+  [[nodiscard]] Bytes free() const { return loose_ + nobodys_.in(ChunkState::free); }  // F
+  [[nodiscard]] Bytes in_transit() const;                                              // X
+  // The part of X that becomes F by itself: MAKING and UNMAKING. A ZOMBIE may take for ever.
+  [[nodiscard]] Bytes coming() const;
+  [[nodiscard]] Bytes charged() const;  // sum(u)
+  [[nodiscard]] Bytes unsettled() const { return unsettled_; }
+  [[nodiscard]] Bytes in_state(ChunkState state) const;  // over all jobs and nobody
+  [[nodiscard]] std::uint32_t chunk_count() const;
+
+  [[nodiscard]] std::vector<JobBook>& jobs() { return jobs_; }
+  [[nodiscard]] const std::vector<JobBook>& jobs() const { return jobs_; }
+  [[nodiscard]] JobBook& job(JobIndex index) { return jobs_[index.value]; }
+  [[nodiscard]] const JobBook& job(JobIndex index) const { return jobs_[index.value]; }
+
+  // nullptr where the id names nothing any more.
+  [[nodiscard]] const Chunk* find(ChunkId id) const;
+  [[nodiscard]] const Session* find(SessionId id) const;
+  [[nodiscard]] const std::vector<Session>& session_slots() const {
+    return sessions_;
+  }  // vacant ones included
+  [[nodiscard]] ChunkId id_of(std::uint32_t chunk_slot) const { return chunks_[chunk_slot].id; }
+
+  // Sessions. open: nothing where all session slots are taken.
+  [[nodiscard]] std::optional<SessionId> open(JobIndex job, const JournalSession& fields, std::string label);
+  void orphan(SessionId id);        // attached -> orphan; HELD -> ORPHAN
+  void attach_again(SessionId id);  // orphan -> attached; its chunks stay ORPHAN
+  void end(SessionId id);           // -> ended; forgotten once no chunk names it
+
+  // From loose bytes to a chunk and back. bytes <= loose().
+  [[nodiscard]] ChunkId begin_make(Bytes bytes);  // loose -> MAKING
+  void made(ChunkId id);                          // MAKING -> FREE, no last owner
+  void make_failed(ChunkId id);                   // MAKING -> loose
+  void begin_unmake(ChunkId id);   // FREE or RETURNING -> UNMAKING (a RETURNING one stays charged)
+  void unmade(ChunkId id);         // UNMAKING -> loose
+  void unmake_failed(ChunkId id);  // F34: UNMAKING -> ZOMBIE, charged as it was
+  void settled(ChunkId id);        // ZOMBIE -> loose: the device has shown the room
+
+  // Leases.
+  void offer(ChunkId id, SessionId session, RequestId request);  // FREE -> OFFERED, charged
+  void roll_back(ChunkId id);                                    // OFFERED, never sent -> FREE as it was
+  void hold(ChunkId id);                                         // OFFERED or ORPHAN -> HELD
+  void begin_return(ChunkId id);                                 // OFFERED, HELD or ORPHAN -> RETURNING
+  void put_back(ChunkId id);                                     // RETURNING -> FREE, with its last owner
+  void bury(ChunkId id);                                         // OFFERED, HELD, ORPHAN -> ZOMBIE, charged
+
+  // A free chunk of the pool's size for this owner: his own first, then one without a last owner.
+  [[nodiscard]] std::optional<ChunkId> pick_free(Owner owner) const;
+  // Any free chunk that may be unmade: one with a last owner first.
+  [[nodiscard]] std::optional<ChunkId> pick_any_free() const;
+
+  // A predecessor's leases, before anything else: charged, ORPHAN, not usable. The rest of the pool is
+  // unsettled, which counts as X. Later, recovery settles it.
+  void adopt_session(SessionId id, JobIndex job, const JournalSession& fields);
+  void adopt_chunk(ChunkId id, Bytes bytes, SessionId session);
+  void leave_rest_unsettled();
+
+  // Recounts everything; ends the process where an invariant is broken. O(slots used).
+  void check() const;
+
+ private:
+  static constexpr std::uint64_t kNobody = ~std::uint64_t{0};
+  [[nodiscard]] static std::uint64_t key(const std::optional<Owner>& owner);
+  [[nodiscard]] Chunk& at(ChunkId id);
+  [[nodiscard]] Session& at(SessionId id);
+  [[nodiscard]] std::vector<std::uint32_t>& list_of(const Chunk& chunk);
+  void enter(Chunk& chunk);  // adds the chunk to tallies and lists, as its fields say
+  void leave(Chunk& chunk);  // and removes it
+  void move(Chunk& chunk, ChunkState to);
+  void vacate(Chunk& chunk);
+  void forget_if_done(SessionId id);
+  [[nodiscard]] JournalOwner journal_owner(const Owner& owner) const;
+  void check_chunks(std::vector<Tally>& jobs, std::vector<Tally>& sessions, Tally& nobodys) const;
+
+  Bytes pool_;
+  Bytes chunk_;
+  Bytes loose_;
+  Bytes unsettled_{};
+  Journal& journal_;
+  std::vector<JobBook> jobs_;
+  std::vector<Chunk> chunks_;  // by slot
+  std::vector<std::uint32_t> vacant_chunks_;
+  std::vector<Session> sessions_;  // by slot
+  std::vector<std::uint32_t> vacant_sessions_;
+  std::unordered_map<std::uint64_t, std::vector<std::uint32_t>> free_;  // free chunks by owner
+  Tally nobodys_;  // free, and in transit without a charge
+  std::uint64_t arrivals_ = 0;
+};
+
+}  // namespace apportion

@@ -1,0 +1,50 @@
+// What the core is told once, at its start: the pool and the jobs, already resolved and rounded (config/
+// reads and checks the file; the shell resolves the device). Plain values only.
+//
+// Promises: sizes are in bytes; guarantee and limit are whole chunks and guarantee <= limit <= pool.
+// Never: names a file, a device handle or an fd.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "config/config.hpp"
+#include "config/load.hpp"
+#include "shm/bytes.hpp"
+
+namespace apportion {
+
+struct JobRule {
+  std::string name;
+  Bytes guarantee{};         // G
+  Bytes limit{};             // L
+  Bytes told{};              // total that a session is told that cannot shrink (config's `report`)
+  Bytes told_reclaimable{};  // total that a reclaimable session is told
+  std::int32_t priority = 0;
+  Hold hold = Hold::attached;
+  ReturnRule on_return = ReturnRule::automatic;
+  bool lend = true;
+  std::vector<UserRule> users;  // empty: whoever reaches the socket
+};
+
+struct CoreSetup {
+  Bytes pool{};               // P, whole chunks
+  Bytes chunk{};              // size of a pool chunk
+  Bytes granularity = 2_MiB;  // exact-size chunks are rounded up to it; divides chunk
+  Reserve reserve = Reserve::all;
+  std::vector<JobRule> jobs;
+  std::uint32_t sessions_per_uid = 256;
+  // How long the first filling of the pool is tried again while the device says it is full (a predecessor's
+  // memory comes back late, contract rule 6) before Fatal.
+  std::int64_t fill_patience_ns = 5'000'000'000;
+  // Names this broker's incarnation; grants carry it.
+  std::uint64_t epoch = 1;
+  // Recount everything after each event. For tests and debug builds: O(chunks) per event.
+  bool check_every_event = false;
+};
+
+// The setup of a config that load() found good on this device. report.ok() must hold.
+[[nodiscard]] CoreSetup core_setup(const Config& config, const LoadReport& report, std::uint64_t epoch);
+
+}  // namespace apportion
