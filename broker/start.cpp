@@ -120,7 +120,7 @@ int serve(Loop& loop, KeeperLink& keeper, Config config, std::uint32_t restarts)
   if (!device.ok()) return refuse({device.error().code, config.where("broker.device") + ": " + device.error().message});
   Result<DeviceMonitor> monitor = DeviceMonitor::open(*device);
   if (!monitor.ok()) return refuse(monitor.error());
-  Result<DeviceFacts> facts = device_facts(*device, *monitor);
+  Result<DeviceFacts> facts = facts_for_load(*device, *monitor);
   if (!facts.ok()) return refuse(facts.error());
   const LoadReport load = apportion::load(config, *facts);
   for (const std::string& warning : load.warnings) log::warning("config", {{"warning", warning}});
@@ -163,18 +163,6 @@ int serve(Loop& loop, KeeperLink& keeper, Config config, std::uint32_t restarts)
 }
 
 }  // namespace
-
-Result<DeviceFacts> device_facts(const Device& device, const DeviceMonitor& monitor) {
-  Result<DeviceMemory> memory = monitor.memory();
-  if (!memory.ok()) return memory.error();
-  DeviceFacts facts;
-  facts.total = memory->total;
-  facts.granularity = device.facts().granularity;
-  facts.in_use = memory->used;
-  facts.display = monitor.display().value_or(false) || device.facts().kernel_timeout;
-  facts.integrated = device.facts().integrated;
-  return facts;
-}
 
 int run_broker(BrokerOptions options) {
   log::open("broker");

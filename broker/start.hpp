@@ -7,9 +7,6 @@
 
 #include <string>
 
-#include "config/load.hpp"
-#include "gpu/device.hpp"
-#include "gpu/device_monitor.hpp"
 #include "shm/fd.hpp"
 
 namespace apportion {
@@ -21,8 +18,5 @@ struct BrokerOptions {
 };
 
 [[nodiscard]] int run_broker(BrokerOptions options);
-
-// What the load rule needs to know of a device. Shared with `apportiond --probe`.
-[[nodiscard]] Result<DeviceFacts> device_facts(const Device& device, const DeviceMonitor& monitor);
 
 }  // namespace apportion

@@ -14,18 +14,10 @@
 
 #include "config/config.hpp"
 #include "shm/bytes.hpp"
+#include "shm/device_facts.hpp"
 #include "shm/result.hpp"
 
 namespace apportion {
-
-struct DeviceFacts {
-  Bytes total{};                   // T, as NVML gives it
-  Bytes granularity{};             // of physical allocations; a chunk is a multiple of it
-  Bytes in_use{};                  // by others than this broker, now; 0 where unknown
-  bool display = false;            // a display runs on it
-  bool integrated = false;         // its memory is the host's
-  Bytes helper_context = 512_MiB;  // until measured
-};
 
 struct JobQuota {
   std::string name;

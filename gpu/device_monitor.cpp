@@ -103,4 +103,16 @@ std::optional<bool> DeviceMonitor::persistence() const {
   return flag(nvml_.device_get_persistence_mode, device_);
 }
 
+Result<DeviceFacts> facts_for_load(const Device& device, const DeviceMonitor& monitor) {
+  Result<DeviceMemory> memory = monitor.memory();
+  if (!memory.ok()) return memory.error();
+  DeviceFacts facts;
+  facts.total = memory->total;
+  facts.granularity = device.facts().granularity;
+  facts.in_use = memory->used;
+  facts.display = monitor.display().value_or(false) || device.facts().kernel_timeout;
+  facts.integrated = device.facts().integrated;
+  return facts;
+}
+
 }  // namespace apportion

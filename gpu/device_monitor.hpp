@@ -12,6 +12,7 @@
 
 #include "gpu/device.hpp"
 #include "gpu/nvml_table.hpp"
+#include "shm/device_facts.hpp"
 
 namespace apportion {
 
@@ -44,5 +45,8 @@ class DeviceMonitor {
   NvmlTable nvml_;
   NvmlDevice device_ = nullptr;
 };
+
+// What the load rule needs to know of the device (config/load.hpp). Errors: those of memory().
+[[nodiscard]] Result<DeviceFacts> facts_for_load(const Device& device, const DeviceMonitor& monitor);
 
 }  // namespace apportion
