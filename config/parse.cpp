@@ -205,9 +205,9 @@ class FileReader {
     const std::optional<Amount>& limit = target.job.limit;
     // A size and a fraction can only be compared once the pool is known: load() does.
     if (guarantee && limit && guarantee->index() == limit->index() && *limit < *guarantee) {
-      refuse(config_.lines.at(path + ".limit"), path + ".limit: " + quoted(spell(*limit)) +
-                                                    " is below the guarantee " + quoted(spell(*guarantee)) +
-                                                    "; raise the limit or lower the guarantee");
+      refuse(config_.lines.at(path + ".limit"),
+             path + ".limit: " + config_.texts.at(path + ".limit") + " is below the guarantee " +
+                 config_.texts.at(path + ".guarantee") + "; raise the limit or lower the guarantee");
     }
   }
 
@@ -225,6 +225,7 @@ class FileReader {
       }
       const std::string key_path = path + "." + name;
       config_.lines[key_path] = line;
+      config_.texts[key_path] = shown(written(node));
       Value value{written(node), key_path, line, config_.file, errors_};
       known->read(value, target);
     }
