@@ -81,6 +81,11 @@ std::string Config::where(std::string_view key) const {
   return file;
 }
 
+std::string Config::written(std::string_view key, const std::string& otherwise) const {
+  const auto text = texts.find(key);
+  return text == texts.end() ? otherwise : text->second;
+}
+
 Status check_job_name(std::string_view name) {
   bool good = !name.empty() && name.size() <= kMaxJobName && is_name_letter(name.front());
   for (const char c : name)

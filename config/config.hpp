@@ -96,9 +96,13 @@ struct Config {
   std::map<std::string, int, std::less<>>
       lines;  // "broker.pool", "jobs.trainer.share", "jobs.trainer" -> line
 
+  std::map<std::string, std::string, std::less<>> texts;  // "jobs.trainer.share" -> 0.5-0.8, as written
+
   [[nodiscard]] const JobConfig* find_job(std::string_view name) const;
   // "apportion.toml:14" of a key, of its job or table where the key is not written, else "apportion.toml".
   [[nodiscard]] std::string where(std::string_view key) const;
+  // What the file holds for a key, in quotes and fit for a message; `otherwise` where the key is not written.
+  [[nodiscard]] std::string written(std::string_view key, const std::string& otherwise) const;
 };
 
 // Both of these return Errc::invalid with "FILE:LINE: what is wrong, and what to write": the first error in

@@ -90,19 +90,19 @@ class Loader {
     if (overhead) {
       const Fraction* fraction = std::get_if<Fraction>(&*overhead);
       report_.overhead = fraction != nullptr ? fraction->of(total) : std::get<Bytes>(*overhead);
-      report_.overhead_rule = "as written: " + spell(*overhead);
+      report_.overhead_rule = "as written: " + config_.written("broker.overhead", quoted(spell(*overhead)));
     } else if (!pool) {
       report_.overhead = automatic_overhead(report_.device);
       report_.overhead_rule =
           report_.device.display ? "max(3 GiB, in use + 1.5 GiB)" : "max(2 GiB, 8 % of the device)";
     }
-    report_.pool_rule = pool ? spell(*pool) : "auto";
+    report_.pool_rule = pool ? config_.written("broker.pool", quoted(spell(*pool))) : "\"auto\"";
     report_.pool_chunks = pool ? whole_chunks(*pool, total, report_.chunk)
                                : saturating_sub(total, report_.overhead + helper) / report_.chunk;
     report_.pool = report_.chunk * report_.pool_chunks;
     if (report_.pool_chunks == 0) {
       refuse("broker.pool", "broker.pool: not one chunk of " + spell(report_.chunk) + " is left: device " +
-                                to_text(total) + ", pool = " + quoted(report_.pool_rule) + ", overhead " +
+                                to_text(total) + ", pool = " + report_.pool_rule + ", overhead " +
                                 to_text(report_.overhead) + ", helper context " + to_text(helper) +
                                 "; lower overhead, or write a larger pool");
       return false;
@@ -128,8 +128,7 @@ class Loader {
     const DeviceFacts& device = report_.device;
     const Bytes wanted = automatic_overhead(device);
     if (report_.overhead_rule == "what remains" && report_.overhead < wanted) {
-      warn("broker.pool", "broker.pool: " + quoted(report_.pool_rule) + " leaves " +
-                              to_text(report_.overhead) +
+      warn("broker.pool", "broker.pool: " + report_.pool_rule + " leaves " + to_text(report_.overhead) +
                               " for the programs' contexts and libraries, less than the usual " +
                               to_text(wanted) + "; their start may fail");
     }
@@ -148,13 +147,15 @@ class Loader {
     const std::uint64_t pool = report_.pool_chunks;
     JobQuota quota;
     quota.name = job.name;
-    quota.guarantee_rule = job.guarantee ? spell(*job.guarantee) : "none";
-    quota.limit_rule = job.limit ? spell(*job.limit) : "the pool";
+    const std::string guarantee_text =
+        config_.written(guarantee_key, job.guarantee ? quoted(spell(*job.guarantee)) : "none");
+    const std::string limit_text = config_.written(limit_key, job.limit ? quoted(spell(*job.limit)) : "none");
+    quota.written = written_rule(path);
     quota.guarantee_chunks = job.guarantee ? whole_chunks(*job.guarantee, report_.pool, report_.chunk) : 0;
     quota.limit_chunks = job.limit ? whole_chunks(*job.limit, report_.pool, report_.chunk) : pool;
     if (quota.limit_chunks > pool) {  // C24
-      warn(limit_key, limit_key + ": " + quoted(quota.limit_rule) + " is above the pool of " +
-                          to_text(report_.pool) + "; the pool is the limit");
+      warn(limit_key, limit_key + ": " + limit_text + " is above the pool of " + to_text(report_.pool) +
+                          "; the pool is the limit");
       quota.limit_chunks = pool;
       quota.limit_clamped = true;
     }
@@ -167,12 +168,12 @@ class Loader {
     const std::string less_than_a_chunk =
         " of the pool of " + to_text(report_.pool) + " is less than one chunk of " + to_text(report_.chunk);
     if (job.guarantee && job.guarantee != Amount{0_B} && quota.guarantee_chunks == 0) {
-      refuse(guarantee_key, guarantee_key + ": " + quoted(quota.guarantee_rule) + less_than_a_chunk +
+      refuse(guarantee_key, guarantee_key + ": " + guarantee_text + less_than_a_chunk +
                                 "; write more, or leave the guarantee out");
     } else if (quota.limit_chunks == 0) {
-      refuse(limit_key, limit_key + ": " + quoted(quota.limit_rule) + less_than_a_chunk + "; write more");
+      refuse(limit_key, limit_key + ": " + limit_text + less_than_a_chunk + "; write more");
     } else if (quota.guarantee_chunks <= pool && quota.limit_chunks < quota.guarantee_chunks) {
-      refuse(limit_key, limit_key + ": " + quoted(quota.limit_rule) + " is " + to_text(quota.limit) +
+      refuse(limit_key, limit_key + ": " + limit_text + " is " + to_text(quota.limit) +
                             " here, below the guarantee of " + to_text(quota.guarantee) +
                             "; raise the limit or lower the guarantee");
     } else if (quota.told == 0_B || quota.told_reclaimable == 0_B) {
@@ -181,14 +182,27 @@ class Loader {
     report_.jobs.push_back(std::move(quota));
   }
 
+  // share = "0.5-0.8", or guarantee = "4GiB", limit = "25%"
+  [[nodiscard]] std::string written_rule(const std::string& path) const {
+    std::string rule;
+    for (const char* key : {"share", "guarantee", "limit"}) {
+      const std::string text = config_.written(path + "." + key, "");
+      if (text.empty()) continue;
+      rule += (rule.empty() ? "" : ", ") + std::string{key} + " = " + text;
+    }
+    return rule;
+  }
+
   void refuse_to_tell_nothing(const JobConfig& job, const std::string& path) {
     if (job.report == ReportRule::guarantee && (!job.guarantee || *job.guarantee == Amount{0_B})) {
       refuse(path + ".report", path +
                                    R"(.report: "guarantee" tells programs 0, since there is no guarantee; )" +
                                    R"(write a guarantee, or "auto")");
     } else {
-      refuse(path + ".library_room", path + ".library_room: " + quoted(spell(job.library_room)) +
-                                         " leaves nothing of what programs are told; lower it");
+      refuse(path + ".library_room",
+             path + ".library_room: " +
+                 config_.written(path + ".library_room", quoted(spell(job.library_room))) +
+                 " leaves nothing of what programs are told; lower it");
     }
   }
 

@@ -28,8 +28,7 @@ struct JobQuota {
   bool limit_clamped = false;  // C24: was above the pool
   Bytes told{};                // total that a program that cannot shrink is told
   Bytes told_reclaimable{};    // total that a reclaimable session is told
-  std::string guarantee_rule;  // as written: "0.25", "4GiB", "none"
-  std::string limit_rule;
+  std::string written;         // what the file says: share = "0.25"; empty where it says nothing
 };
 
 struct LoadReport {
@@ -37,7 +36,7 @@ struct LoadReport {
   Bytes chunk{};
   Bytes pool{};  // P
   std::uint64_t pool_chunks = 0;
-  std::string pool_rule;  // "auto", or as written
+  std::string pool_rule;  // "auto" in quotes, or as written
   Bytes overhead{};
   std::string overhead_rule;  // which rule gave it: "8 % of the device", "what remains", as written
   Reserve reserve = Reserve::all;

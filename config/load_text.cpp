@@ -29,6 +29,11 @@ std::string table(const std::vector<Row>& rows) {
   return out;
 }
 
+std::string left_over(const LoadReport& report) {
+  if (report.left == Bytes{}) return "";
+  return report.left < report.chunk ? "less than a chunk" : "in neither pool nor overhead";
+}
+
 std::string terms(const LoadReport& report) {
   std::vector<Row> rows;
   std::string kind;
@@ -39,11 +44,11 @@ std::string terms(const LoadReport& report) {
     rows.push_back({"in use", to_text(report.device.in_use), "by others, now"});
   if (report.pool_chunks > 0) {
     rows.push_back({"pool", to_text(report.pool),
-                    std::to_string(report.pool_chunks) + " x " + to_text(report.chunk) + ", pool = \"" +
-                        report.pool_rule + "\""});
+                    std::to_string(report.pool_chunks) + " x " + to_text(report.chunk) +
+                        ", pool = " + report.pool_rule});
     rows.push_back({"overhead", to_text(report.overhead), report.overhead_rule});
     rows.push_back({"helper context", to_text(report.device.helper_context), ""});
-    rows.push_back({"left over", to_text(report.left), "less than a chunk, or outside the rule"});
+    rows.push_back({"left over", to_text(report.left), left_over(report)});
     rows.push_back({"reserve", to_text(report.reserve), report.reserve_rule});
   }
   return table(rows);
@@ -55,7 +60,7 @@ std::string jobs(const LoadReport& report) {
   for (const JobQuota& job : report.jobs) {
     rows.push_back({job.name, to_text(job.guarantee),
                     to_text(job.limit) + (job.limit_clamped ? " (the pool)" : ""), to_text(job.told),
-                    to_text(job.told_reclaimable), job.guarantee_rule + " to " + job.limit_rule});
+                    to_text(job.told_reclaimable), job.written});
   }
   const std::string rest = report.promised <= report.pool
                                ? to_text(report.pool - report.promised) + " of the pool is promised to nobody"

@@ -4,6 +4,7 @@
 #include "config/find.hpp"
 #include "config/key_tables.hpp"
 #include "config/keys.hpp"
+#include "config/plain_text.hpp"
 #include "config/quote.hpp"
 #include "config/value.hpp"
 
@@ -12,7 +13,9 @@
 // check is an exception here, caught in parse_toml.
 namespace apportion {
 struct ParserCheckFailed {};
-[[noreturn]] static void parser_check_failed() { throw ParserCheckFailed{}; }
+[[noreturn]] static void parser_check_failed() {
+  throw ParserCheckFailed{};
+}
 }  // namespace apportion
 #undef NDEBUG
 #define TOML_ASSERT(condition) ((condition) ? static_cast<void>(0) : ::apportion::parser_check_failed())
@@ -100,7 +103,11 @@ class FileReader {
   void read(std::string_view text) {
     // toml++ counts in 32 bits and keeps the whole tree: nothing that size is a config.
     if (text.size() > kMaxConfigBytes) return refuse(1, "larger than 1 MiB; write a smaller config");
-    const Parsed toml = parse_toml(text);
+    const auto plain = plain_text(text);
+    if (const auto* wrong = std::get_if<NotPlain>(&plain)) {
+      return refuse_syntax(text, {wrong->line, "only ASCII is understood outside comments"});
+    }
+    const Parsed toml = parse_toml(std::get<std::string>(plain));
     if (const auto* error = std::get_if<SyntaxError>(&toml)) return refuse_syntax(text, *error);
     for (const auto& [key, node] : std::get<toml::table>(toml))
       read_top(key, node);
@@ -198,9 +205,9 @@ class FileReader {
     const std::optional<Amount>& limit = target.job.limit;
     // A size and a fraction can only be compared once the pool is known: load() does.
     if (guarantee && limit && guarantee->index() == limit->index() && *limit < *guarantee) {
-      refuse(config_.lines.at(path + ".limit"), path + ".limit: " + quoted(spell(*limit)) +
-                                                    " is below the guarantee " + quoted(spell(*guarantee)) +
-                                                    "; raise the limit or lower the guarantee");
+      refuse(config_.lines.at(path + ".limit"),
+             path + ".limit: " + config_.texts.at(path + ".limit") + " is below the guarantee " +
+                 config_.texts.at(path + ".guarantee") + "; raise the limit or lower the guarantee");
     }
   }
 
@@ -218,6 +225,7 @@ class FileReader {
       }
       const std::string key_path = path + "." + name;
       config_.lines[key_path] = line;
+      config_.texts[key_path] = shown(written(node));
       Value value{written(node), key_path, line, config_.file, errors_};
       known->read(value, target);
     }
