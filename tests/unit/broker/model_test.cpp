@@ -124,11 +124,16 @@ std::vector<Model> models() {
   return out;
 }
 
-std::vector<Step> steps_after(const Model& model, const std::vector<Step>& path) {
+void follow(World& world, const Step& step, bool prompt) {
+  world.apply(step);
+  if (prompt) world.work();
+}
+
+std::vector<Step> steps_after(const Model& model, const std::vector<Step>& path, bool prompt) {
   World world(model.setup, model.places, false);
   world.start();
   for (const Step& step : path)
-    world.apply(step);
+    follow(world, step, prompt);
   return world.steps(model.sizes, false);
 }
 
@@ -154,7 +159,7 @@ Explored explore(const Model& model, std::size_t most_states, bool prompt) {
       World world(model.setup, model.places, true);
       world.start();
       for (const Step& before : path)
-        world.apply(before);
+        follow(world, before, prompt);
       const CoverWatch watch(world);
       step_with_reference(world, model.setup, step);
       if (prompt) world.work();
