@@ -25,6 +25,18 @@ void Graveyard::made(Bytes bytes, SteadyNs now) {
   recent_.push_back({now, bytes});
 }
 
+// How far the device's figures may be off by rounding without a chunk too many being settled: half of the
+// smallest step that sums of zombies can differ by.
+Bytes Graveyard::tolerance(Bytes zombies) const {
+  Bytes sum{};
+  bool alike = true;
+  for (const Grave& grave : graves_) {
+    sum += grave.bytes;
+    alike = alike && grave.bytes == graves_.front().bytes;
+  }
+  return {(alike && sum == zombies ? graves_.front().bytes : granularity_).value / 2};
+}
+
 std::vector<ChunkId> Graveyard::settle(const events::DeviceRoom& room, Expected expected) {
   // Chunks that the reading may not show yet must not hide zombies that it does show.
   Bytes alive = expected.alive;
@@ -41,14 +53,15 @@ std::vector<ChunkId> Graveyard::settle(const events::DeviceRoom& room, Expected 
     if (expected.quiet && all_shown) quiet_residual_ = residual;
     return {};
   }
-  const std::int64_t held = std::max<std::int64_t>(0, residual - quiet_residual_ - as_signed(tolerance_));
+  const Bytes slack = tolerance(expected.zombies);
+  const std::int64_t held = std::max<std::int64_t>(0, residual - quiet_residual_ - as_signed(slack));
   const Bytes shown = saturating_sub(expected.zombies, Bytes{static_cast<std::uint64_t>(held)});
 
   std::vector<std::size_t> eligible;
   for (std::size_t i = 0; i < graves_.size(); ++i) {
     if (graves_[i].closed_at <= room.read_at) eligible.push_back(i);
   }
-  std::vector<std::size_t> picked = pick(eligible, shown);
+  std::vector<std::size_t> picked = pick(eligible, shown, slack);
   std::sort(picked.begin(), picked.end(), std::greater<>());
   std::vector<ChunkId> settled;
   for (const std::size_t i : picked) {
@@ -58,7 +71,8 @@ std::vector<ChunkId> Graveyard::settle(const events::DeviceRoom& room, Expected 
   return settled;
 }
 
-std::vector<std::size_t> Graveyard::pick(const std::vector<std::size_t>& eligible, Bytes shown) const {
+std::vector<std::size_t> Graveyard::pick(const std::vector<std::size_t>& eligible, Bytes shown,
+                                         Bytes tolerance) const {
   // Sessions by their latest grave, newest first.
   std::vector<SessionId> sessions;
   for (auto i = eligible.rbegin(); i != eligible.rend(); ++i) {
@@ -77,7 +91,7 @@ std::vector<std::size_t> Graveyard::pick(const std::vector<std::size_t>& eligibl
     Bytes sum{};
     for (const std::size_t i : graves)
       sum += graves_[i].bytes;
-    if (sum <= shown && shown <= sum + tolerance_) return graves;
+    if (sum <= shown && shown <= sum + tolerance) return graves;
   }
   std::vector<std::size_t> picked;
   for (const SessionId session : sessions) {

@@ -21,8 +21,8 @@ namespace apportion {
 
 class Graveyard {
  public:
-  // tolerance: how much the device's figures may be off by rounding; at most half a chunk.
-  explicit Graveyard(Bytes tolerance) : tolerance_(tolerance) {}
+  // granularity: every chunk's size is a multiple of it.
+  explicit Graveyard(Bytes granularity) : granularity_(granularity) {}
 
   void add(ChunkId id, SessionId session, Bytes bytes, SteadyNs closed_at);
   void made(Bytes bytes, SteadyNs now);  // a chunk was made: the device may not show it yet
@@ -48,9 +48,11 @@ class Graveyard {
     SteadyNs at;
     Bytes bytes{};
   };
-  [[nodiscard]] std::vector<std::size_t> pick(const std::vector<std::size_t>& eligible, Bytes shown) const;
+  [[nodiscard]] Bytes tolerance(Bytes zombies) const;
+  [[nodiscard]] std::vector<std::size_t> pick(const std::vector<std::size_t>& eligible, Bytes shown,
+                                              Bytes tolerance) const;
 
-  Bytes tolerance_;
+  Bytes granularity_;
   std::vector<Grave> graves_;  // oldest first
   std::deque<Made> recent_;
   // What the device showed as used beyond our chunks and the processes it names, when all was quiet: its own

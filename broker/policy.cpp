@@ -62,7 +62,7 @@ Admission admit(std::span<const JobView> jobs, std::size_t self, PoolView pool, 
 
   // Rule 4: above A, only what leaves every other job its guarantee. Between V and A nothing is a burst (rule
   // 3).
-  const Bytes burst = saturating_sub(pool.free_now, others_need);
+  const Bytes burst = std::min(below_limit, saturating_sub(pool.free_now, others_need));
   const bool bursts = job.used + burst > job.in_force;
 
   Admission admission;

@@ -12,7 +12,7 @@ constexpr std::int64_t kLongestBackoffNs = 5'000'000'000;
 }  // namespace
 
 Stock::Stock(Book& book, const CoreSetup& setup)
-    : book_(book), setup_(setup), graveyard_({setup.chunk.value / 2}) {}
+    : book_(book), setup_(setup), graveyard_(setup.granularity) {}
 
 void Stock::start(SteadyNs now, Actions& out) {
   fill_until_ = {now.value + setup_.fill_patience_ns};

@@ -145,6 +145,11 @@ Bytes World::used(std::size_t place) const {
   return {core_->job_page(job_of(place)).charged};
 }
 
+bool World::any_request_pending() const {
+  return std::any_of(clients_.begin(), clients_.end(),
+                     [](const Client& client) { return client.request_pending; });
+}
+
 Bytes World::physical() const {
   std::set<ChunkId> held = handles_;
   for (const Client& client : clients_)

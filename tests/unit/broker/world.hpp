@@ -90,6 +90,7 @@ class World {
   std::vector<ChunkId> take(std::size_t place, std::uint64_t chunks);  // request, work, ack; empty: refused
   [[nodiscard]] Bytes used(std::size_t place) const;                   // charged to the place's job
   [[nodiscard]] JobIndex job_of(std::size_t place) const;
+  [[nodiscard]] bool any_request_pending() const;
   [[nodiscard]] const Client& client(std::size_t place) const { return clients_[place]; }
   [[nodiscard]] std::vector<Refusal> take_refusals() { return std::exchange(refusals_, {}); }
   template <typename T>

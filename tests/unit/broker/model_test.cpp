@@ -1,0 +1,267 @@
+// The core against a world that knows the truth: every reachable state of small pools, and random walks of
+// larger ones. World::check runs after every step, World::check_journal after every store of the journal.
+#include <cstdlib>
+#include <iostream>
+#include <random>
+#include <unordered_set>
+
+#include "tests/support/catch.hpp"
+#include "tests/unit/broker/naive.hpp"
+#include "tests/unit/broker/world.hpp"
+
+using namespace apportion;
+using namespace apportion::testing;
+using Kind = Step::Kind;
+
+namespace {
+
+std::int64_t granules(std::uint64_t bytes) {
+  return static_cast<std::int64_t>(bytes / (kTestChunk.value / 2));
+}
+
+// What the naive rules say about the world as it is, in granules (half chunks).
+struct Reference {
+  std::vector<NaiveJob> jobs;
+  std::int64_t free_now = 0;
+  std::int64_t free_guaranteed = 0;
+};
+
+Reference reference_of(const World& world, const CoreSetup& setup) {
+  Reference reference;
+  const Book& book = world.core().book();
+  for (std::size_t j = 0; j < setup.jobs.size(); ++j) {
+    const JobBook& job = book.jobs()[j];
+    NaiveJob naive;
+    naive.in_force =
+        job.sessions > 0 || setup.jobs[j].hold == Hold::always ? granules(setup.jobs[j].guarantee.value) : 0;
+    naive.limit = granules(setup.jobs[j].limit.value);
+    naive.covered = granules(world.core().job_page(JobIndex{static_cast<std::uint32_t>(j)}).covered);
+    naive.used = granules(job.account.charged().value);
+    naive.priority = setup.jobs[j].priority;
+    naive.arrival = static_cast<std::int64_t>(job.arrival);
+    naive.lend = setup.jobs[j].lend;
+    reference.jobs.push_back(naive);
+  }
+  reference.free_now = granules(book.free().value);
+  reference.free_guaranteed = granules((book.free() + book.coming()).value);
+  return reference;
+}
+
+// Takes the step and, where it is a request made while nothing else is on its way, compares the answer with
+// the naive rules; where it is within a covered guarantee and no driver fails, it must be met.
+void step_with_reference(World& world, const CoreSetup& setup, const Step& step) {
+  const bool quiet =
+      world.core().book().coming().value == 0 && !world.core().book().in_state(ChunkState::unmaking).value;
+  const bool asks = step.kind == Kind::request || step.kind == Kind::request_exact;
+  if (!asks || !quiet || world.any_request_pending()) return world.apply(step);
+
+  const Reference before = reference_of(world, setup);
+  const std::size_t self = world.job_of(step.place).value;
+  const std::int64_t piece = step.kind == Kind::request ? 2 : static_cast<std::int64_t>(step.min);
+  const std::int64_t least = step.kind == Kind::request ? static_cast<std::int64_t>(step.min) : 1;
+  const std::int64_t most = step.kind == Kind::request ? static_cast<std::int64_t>(step.want) : 1;
+  std::int64_t expected = 0;
+  for (std::int64_t n = least; n <= most; ++n) {
+    if (naive_grants(before.jobs, self, before.free_now, before.free_guaranteed, false, n * piece))
+      expected = n;
+  }
+  const std::size_t grants_before = world.client(step.place).unacked.size();
+  static_cast<void>(world.take_refusals());
+  world.apply(step);
+  const bool refused = !world.take_refusals().empty();
+  APPORTION_CHECK(refused == (expected == 0));
+  if (refused) {
+    // A refusal changes nothing.
+    const Reference after = reference_of(world, setup);
+    for (std::size_t j = 0; j < after.jobs.size(); ++j) {
+      APPORTION_CHECK(after.jobs[j].used == before.jobs[j].used &&
+                      after.jobs[j].covered == before.jobs[j].covered);
+    }
+    APPORTION_CHECK(after.free_now == before.free_now);
+    return;
+  }
+  if (world.client(step.place).unacked.size() > grants_before) {
+    APPORTION_CHECK(static_cast<std::int64_t>(world.client(step.place).unacked.back().ids.size()) ==
+                    expected);
+  }
+}
+
+// Cover falls only with the guarantee in force, or with a shortfall of the device.
+struct CoverWatch {
+  std::vector<JobFigures> before;
+  explicit CoverWatch(const World& world) {
+    for (std::size_t j = 0; j < world.core().job_count(); ++j)
+      before.push_back(world.core().job_page({static_cast<std::uint32_t>(j)}));
+  }
+  void compare(const World& world) const {
+    for (std::size_t j = 0; j < before.size(); ++j) {
+      const JobFigures after = world.core().job_page({static_cast<std::uint32_t>(j)});
+      APPORTION_CHECK(after.covered >= std::min(before[j].covered, after.in_force));
+    }
+  }
+};
+
+struct Model {
+  const char* name;
+  CoreSetup setup;
+  std::vector<Place> places;
+  std::vector<std::uint64_t> sizes;
+};
+
+std::vector<Model> models() {
+  std::vector<Model> out;
+  out.push_back({"two jobs of one chunk each, pool of three",
+                 small_setup(3, {{"a", 1, 3}, {"b", 2, 3}}),
+                 {{"a", 1}, {"b", 2}},
+                 {1, 2}});
+  out.push_back({"one job, two processes", small_setup(2, {{"a", 1, 2}}), {{"a", 1}, {"a", 1}}, {1, 2}});
+  out.push_back(
+      {"leased", small_setup(3, {{"a", 1, 3}, {"b", 1, 2}}, Reserve::leased), {{"a", 1}, {"b", 2}}, {1, 2}});
+  out.push_back({"held always and never lent",
+                 small_setup(3, {{"a", 1, 3, 1}, {"b", 1, 3, 0, Hold::always, false}}),
+                 {{"a", 1, true}, {"b", 1}},
+                 {1, 2}});
+  return out;
+}
+
+void follow(World& world, const Step& step, bool prompt) {
+  world.apply(step);
+  if (prompt) world.work();
+}
+
+std::vector<Step> steps_after(const Model& model, const std::vector<Step>& path, bool prompt) {
+  World world(model.setup, model.places, false);
+  world.start();
+  for (const Step& step : path)
+    follow(world, step, prompt);
+  return world.steps(model.sizes, false);
+}
+
+bool long_run() {
+  return std::getenv("APPORTION_LONG") != nullptr;
+}
+
+struct Explored {
+  std::size_t states = 0;
+  bool all = false;
+};
+
+// Breadth first over distinct states. With `prompt`, driver and keeper answer at once: then the states can be
+// counted to the end; else their answers come at any time, and the search stops at `most_states`.
+Explored explore(const Model& model, std::size_t most_states, bool prompt) {
+  std::unordered_set<std::string> seen;
+  std::deque<std::vector<Step>> frontier{{}};
+  while (!frontier.empty() && seen.size() < most_states) {
+    const std::vector<Step> path = std::move(frontier.front());
+    frontier.pop_front();
+    const std::vector<Step> next = steps_after(model, path, prompt);
+    for (const Step& step : next) {
+      World world(model.setup, model.places, true);
+      world.start();
+      for (const Step& before : path)
+        follow(world, before, prompt);
+      const CoverWatch watch(world);
+      step_with_reference(world, model.setup, step);
+      if (prompt) world.work();
+      watch.compare(world);
+      if (!seen.insert(world.fingerprint()).second) continue;
+      frontier.push_back(path);
+      frontier.back().push_back(step);
+    }
+  }
+  return {seen.size(), frontier.empty()};
+}
+
+}  // namespace
+
+TEST_CASE("model: every state of small pools that can be reached keeps every invariant") {
+  for (const Model& model : models()) {
+    INFO(model.name);
+    const Explored slow = explore(model, long_run() ? 20000 : 300, false);
+    const Explored prompt = explore(model, long_run() ? 100000 : 1000, true);
+    std::cout << "model: " << model.name << ": " << slow.states << " states, " << prompt.states
+              << " with prompt drivers" << (prompt.all ? " (all there are)" : "") << std::endl;
+    CHECK(slow.states >= 300);
+    CHECK(prompt.states > 100);
+  }
+}
+
+TEST_CASE("model: random walks with failing drivers, lost grants and deaths keep every invariant") {
+  const std::uint64_t seed = std::random_device{}();
+  std::cout << "model: random walks, seed " << seed << "\n";
+  std::mt19937_64 random(seed);
+  const int walks = long_run() ? 2000 : 60;
+  for (int walk = 0; walk < walks; ++walk) {
+    const Reserve reserve = random() % 3 == 0 ? Reserve::leased : Reserve::all;
+    const std::uint64_t chunks = 4 + random() % 3;
+    CoreSetup setup = small_setup(
+        chunks,
+        {{"a", 1 + random() % 2, 4, static_cast<std::int32_t>(random() % 2)},
+         {"b", random() % 3, 3, 0, random() % 2 == 0 ? Hold::always : Hold::attached, random() % 2 == 0},
+         {"c", 0, chunks}},
+        reserve);
+    if (random() % 3 == 0) setup.jobs[0].on_return = ReturnRule::strict;
+    World world(setup, {{"a", 1}, {"a", 1, true}, {"b", 2}, {"c", 1}}, true);
+    world.start();
+    const bool failures = random() % 2 == 0;
+    for (int i = 0; i < 300; ++i) {
+      const std::vector<Step> steps = world.steps({1, 2, 3}, failures);
+      const Step step = steps[random() % steps.size()];
+      const CoverWatch watch(world);
+      step_with_reference(world, setup, step);
+      if (!failures) watch.compare(world);
+    }
+    // All leave, the device lets go: everything comes back, to the byte.
+    for (std::size_t place = 0; place < 4; ++place) {
+      if (world.client(place).session) world.apply({Kind::die, place});
+    }
+    world.work();
+    for (std::size_t place = 0; place < 4; ++place)
+      world.apply({Kind::memory_back, place});
+    for (int i = 0; i < 4; ++i) {
+      world.apply({Kind::tick});
+      world.apply({Kind::read_device});
+      world.work();
+    }
+    if (!failures) {
+      CHECK(world.core().pool().free == setup.pool);
+      CHECK(world.core().pool().charged == 0_B);
+      if (reserve == Reserve::all) CHECK(world.core().pool().loose == 0_B);
+    }
+  }
+}
+
+TEST_CASE("model: while nobody is above its guarantee, every guaranteed request is met") {
+  const std::uint64_t seed = std::random_device{}();
+  std::cout << "model: guarantees, seed " << seed << "\n";
+  std::mt19937_64 random(seed);
+  for (int walk = 0; walk < (long_run() ? 1000 : 40); ++walk) {
+    const CoreSetup setup = small_setup(6, {{"a", 2, 2}, {"b", 3, 3, 1}, {"c", 1, 1}});
+    World world(setup, {{"a", 1}, {"a", 1}, {"b", 2}, {"c", 1}}, false);
+    world.start();
+    for (int i = 0; i < 200; ++i) {
+      std::vector<Step> steps = world.steps({1, 2, 3}, false);
+      // Death takes memory away until the device shows it: not the subject here.
+      std::erase_if(
+          steps, [](const Step& step) { return step.kind == Kind::die || step.kind == Kind::request_exact; });
+      const Step step = steps[random() % steps.size()];
+      std::uint64_t within = 0;
+      if (step.kind == Kind::request) {
+        const JobFigures page = world.core().job_page(world.job_of(step.place));
+        within = page.charged + kTestChunk.value * step.min <= page.guarantee ? step.min : 0;
+      }
+      bool other_pending = false;  // a request of the same job that is being prepared counts as used
+      for (std::size_t place = 0; place < 4; ++place) {
+        other_pending = other_pending || (world.client(place).request_pending &&
+                                          world.job_of(place) == world.job_of(step.place));
+      }
+      static_cast<void>(world.take_refusals());
+      world.apply(step);
+      if (within == 0 || other_pending) continue;
+      world.work();
+      REQUIRE(world.take_refusals().empty());
+      REQUIRE(!world.client(step.place).unacked.empty());
+      REQUIRE(world.client(step.place).unacked.back().ids.size() >= within);
+    }
+  }
+}
