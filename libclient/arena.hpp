@@ -92,7 +92,7 @@ class Arena {
   // With the slow lock held.
   [[nodiscard]] Result<Address> allocate_slow(Range& range, std::uint32_t units, Stream stream);
   [[nodiscard]] Result<Address> grow(Range& range, std::uint32_t units, Stream stream);
-  [[nodiscard]] Status synchronize();
+  [[nodiscard]] Status synchronize(Stream stream);
   void release_tags();                                 // only while nothing is taken aside
   [[nodiscard]] Taken take_idle(std::uint32_t limit);  // with both locks
   [[nodiscard]] Result<Bytes> give_back(Bytes target);

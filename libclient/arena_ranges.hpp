@@ -14,7 +14,7 @@ struct ArenaRanges {
   // found, and the address space taken is a fixed small multiple of the device's memory (R11).
   static constexpr std::uint64_t kLargeFactor = 3;
 
-  Address small = 0;  // both multiples of the chunk size
+  Address small = 0;  // both multiples of the granularity
   Address large = 0;
   std::uint32_t small_slots = 0;
   std::uint32_t large_slots = 0;

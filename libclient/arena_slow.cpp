@@ -42,7 +42,7 @@ Result<Address> Arena::allocate_slow(Range& range, std::uint32_t units, Stream s
     if (const Address block = take(range, units, stream); block != 0) return block;
     settle = range.blocks.settling_could_help(units, tags_.find(stream));
   }
-  if (settle && synchronize().ok()) {
+  if (settle && synchronize(stream).ok()) {
     release_tags();
     const Locked locked(lock_);
     if (const Address block = take(range, units, stream); block != 0) return block;
@@ -67,11 +67,11 @@ Result<Address> Arena::grow(Range& range, std::uint32_t units, Stream stream) {
   std::uint32_t retired = 0;
   std::optional<Error> error;
   const auto idle = static_cast<std::uint32_t>(taken.nodes.size());
-  const bool passed = idle != 0 && synchronize().ok();
+  const bool passed = idle != 0 && synchronize(stream).ok();
   if (passed) {
     if (const Status status = source_.move(taken.addresses, target); status.ok()) {
       moved = mapped = idle;
-    } else if (status.error().code == Errc::driver) {
+    } else if (source_.lost()) {
       error = status.error();
       retired = idle;
     }
@@ -84,7 +84,7 @@ Result<Address> Arena::grow(Range& range, std::uint32_t units, Stream stream) {
       mapped += *leased;
     } else {
       error = leased.error();
-      if (error->code == Errc::driver) retired = place.wanted - mapped;
+      if (source_.lost()) retired = place.wanted - mapped;
     }
   }
 
@@ -124,7 +124,7 @@ Arena::Taken Arena::take_idle(std::uint32_t limit) {
   return taken;
 }
 
-Status Arena::synchronize() {
+Status Arena::synchronize(Stream stream) {
   std::uint32_t limit = 0;
   {
     const Locked locked(lock_);
@@ -132,7 +132,7 @@ Status Arena::synchronize() {
     limit = epoch_;
     ++counts_.synchronizes;
   }
-  if (Status status = source_.synchronize(); !status.ok()) return status;
+  if (Status status = source_.synchronize(stream); !status.ok()) return status;
   const Locked locked(lock_);
   small_.blocks.settle(limit);
   large_.blocks.settle(limit);
@@ -165,7 +165,7 @@ Result<Bytes> Arena::give_back(Bytes target) {
   }
   if (taken.nodes.empty()) return Bytes{0};
   ChunkSource::Returned returned;
-  const Status passed = synchronize();
+  const Status passed = synchronize(kNoStream);
   if (passed.ok()) {
     returned = source_.unmap(taken.addresses);
   } else {
@@ -174,8 +174,7 @@ Result<Bytes> Arena::give_back(Bytes target) {
   const Locked locked(lock_);
   for (std::size_t index = 0; index < taken.nodes.size(); ++index) {
     const Taken::Node& node = taken.nodes[index];
-    const bool lost =
-        passed.ok() && index == returned.count && returned.error && returned.error->code == Errc::driver;
+    const bool lost = passed.ok() && index == returned.count && returned.error && source_.lost();
     if (index < returned.count || lost) {
       node.blocks->drop(node.id, lost);
     } else {
@@ -220,7 +219,7 @@ Result<Address> Arena::allocate_exact(Bytes bytes) {
   const Locked locked(lock_);
   if (!status.ok()) {
     exact_.erase(block);
-    large_.blocks.drop(node, status.error().code == Errc::driver);
+    large_.blocks.drop(node, source_.lost());
     return status.error();
   }
   large_.blocks.make_exact(node);
@@ -241,10 +240,10 @@ Status Arena::free_exact(Address block) {
     size = exact_.at(block);
     large_.blocks.take_exact(node);  // a second free finds nothing from here on
   }
-  Status status = source_.synchronize();
+  Status status = source_.synchronize(kNoStream);
   const bool synchronised = status.ok();
   if (synchronised) status = source_.unmap_exact(block, size);
-  const bool lost = synchronised && !status.ok() && status.error().code == Errc::driver;
+  const bool lost = synchronised && !status.ok() && source_.lost();
   const Locked locked(lock_);
   if (!status.ok() && !lost) {
     large_.blocks.make_exact(node);  // it is mapped still, and live still

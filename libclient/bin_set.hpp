@@ -45,6 +45,13 @@ class BinSet {
     return index * 64 + static_cast<std::uint32_t>(std::countr_zero(words_[index]));
   }
 
+  // The last non-empty bin, or kNoBin.
+  [[nodiscard]] std::uint32_t last() const {
+    if (summary_ == 0) return kNoBin;
+    const auto index = 31U - static_cast<std::uint32_t>(std::countl_zero(summary_));
+    return index * 64 + 63U - static_cast<std::uint32_t>(std::countl_zero(words_[index]));
+  }
+
  private:
   static_assert(kBins % 64 == 0 && kBins / 64 < 31);
 

@@ -12,12 +12,14 @@
 #include <optional>
 #include <span>
 
+#include "libclient/stream_tags.hpp"
 #include "shm/bytes.hpp"
 #include "shm/result.hpp"
 
 namespace apportion {
 
 using Address = std::uint64_t;  // a device pointer
+inline constexpr Stream kNoStream = ~Stream{0};
 
 class ChunkSource {
  public:
@@ -27,8 +29,8 @@ class ChunkSource {
   // from `address`. Returns how many. 0 < min <= want.
   virtual Result<std::uint32_t> map(Address address, std::uint32_t min, std::uint32_t want) = 0;
 
-  // Maps the chunks at `from` one after the other from `to` instead. All or nothing; after any error the
-  // chunks are where they were.
+  // Maps the chunks at `from` one after the other from `to` instead. All or nothing. The chunks at `from` are
+  // intact after an error; lost() speaks of `to`.
   virtual Status move(std::span<const Address> from, Address to) = 0;
 
   // Unmaps chunks and gives them back, in order, up to the first that fails: that one is left in an unknown
@@ -43,9 +45,12 @@ class ChunkSource {
   virtual Status map_exact(Address address, Bytes bytes) = 0;
   virtual Status unmap_exact(Address address, Bytes bytes) = 0;
 
-  // Returns when the GPU has done everything this process gave it before the call. An error (a stream is
-  // capturing) means that nothing is known.
-  virtual Status synchronize() = 0;
+  // Returns when the GPU has done everything this process gave it before the call. `stream` is one the caller
+  // is about to use, or kNoStream. An error (a stream is capturing) means that nothing is known.
+  virtual Status synchronize(Stream stream) = 0;
+
+  // Whether the last call that failed left addresses in an unknown state.
+  [[nodiscard]] virtual bool lost() const = 0;
 };
 
 }  // namespace apportion

@@ -111,11 +111,8 @@ std::uint32_t OffsetAllocator::largest_free() const {
   std::uint32_t largest = 0;
   for (const auto& set : sets_) {
     if (set == nullptr || set->empty()) continue;
-    for (std::uint32_t bin = set->next_from(bin_of(std::max(largest, 1U))); bin != BinSet::kNoBin;
-         bin = set->next_from(bin + 1)) {
-      for (NodeId id = set->head(bin); id != kNoNode; id = nodes_[id].list_next) {
-        largest = std::max(largest, nodes_[id].units);
-      }
+    for (NodeId id = set->head(set->last()); id != kNoNode; id = nodes_[id].list_next) {
+      largest = std::max(largest, nodes_[id].units);
     }
   }
   return largest;

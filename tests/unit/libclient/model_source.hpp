@@ -22,9 +22,9 @@ class ModelSource final : public ChunkSource {
 
   Result<std::uint32_t> map(Address address, std::uint32_t min, std::uint32_t want) override {
     const Inside inside(*this, "map");
-    if (fail_map) return *fail_map;
+    if (fail_map) return failed(*fail_map);
     const std::uint32_t room = limit_chunks_ - static_cast<std::uint32_t>(chunks.size() + exact_chunks());
-    if (min > room) return Error{Errc::quota, "the model is full"};
+    if (min > room) return failed({Errc::quota, "the model is full"});
     const std::uint32_t count = std::min(want, room);
     for (std::uint32_t index = 0; index < count; ++index)
       add(address + index * chunk_.value);
@@ -34,7 +34,7 @@ class ModelSource final : public ChunkSource {
   Status move(std::span<const Address> from, Address to) override {
     const Inside inside(*this, "move");
     need_synchronised();
-    if (fail_move) return *fail_move;
+    if (fail_move) return failed(*fail_move);
     for (const Address chunk : from)
       remove(chunk);
     for (std::size_t index = 0; index < from.size(); ++index)
@@ -48,7 +48,7 @@ class ModelSource final : public ChunkSource {
     Returned returned;
     for (const Address chunk : given) {
       if (fail_unmap && returned.count == fail_unmap_at) {
-        returned.error = *fail_unmap;
+        returned.error = failed(*fail_unmap);
         return returned;
       }
       remove(chunk);
@@ -59,9 +59,9 @@ class ModelSource final : public ChunkSource {
 
   Status map_exact(Address address, Bytes bytes) override {
     const Inside inside(*this, "map_exact");
-    if (fail_map) return *fail_map;
+    if (fail_map) return failed(*fail_map);
     if (chunks.size() + exact_chunks() + (bytes.value + chunk_.value - 1) / chunk_.value > limit_chunks_) {
-      return Error{Errc::quota, "the model is full"};
+      return failed({Errc::quota, "the model is full"});
     }
     if (!exact.emplace(address, bytes).second) faults.push_back("an exact block mapped twice");
     return Done{};
@@ -70,7 +70,7 @@ class ModelSource final : public ChunkSource {
   Status unmap_exact(Address address, Bytes bytes) override {
     const Inside inside(*this, "unmap_exact");
     need_synchronised();
-    if (fail_unmap) return *fail_unmap;
+    if (fail_unmap) return failed(*fail_unmap);
     const auto found = exact.find(address);
     if (found == exact.end() || found->second != bytes) {
       faults.push_back("an exact block unmapped that is not mapped");
@@ -80,15 +80,17 @@ class ModelSource final : public ChunkSource {
     return Done{};
   }
 
-  Status synchronize() override {
+  Status synchronize(Stream) override {
     const Inside inside(*this, "synchronize");
-    if (fail_synchronize) return *fail_synchronize;
+    if (fail_synchronize) return failed(*fail_synchronize);
     ++synchronizes;
     synchronised_ = true;
     return Done{};
   }
 
-  // What a test arms.
+  [[nodiscard]] bool lost() const override { return lost_; }
+
+  // What a test arms. Errc::driver leaves the addresses of the call lost.
   std::optional<Error> fail_map, fail_move, fail_unmap, fail_synchronize;
   std::size_t fail_unmap_at = 0;
   std::function<void(const std::string&)> on_call;
@@ -116,6 +118,10 @@ class ModelSource final : public ChunkSource {
     ModelSource& source_;
   };
 
+  Error failed(const Error& error) {
+    lost_ = error.code == Errc::driver;
+    return error;
+  }
   void add(Address chunk) {
     if (chunk % chunk_.value != 0) faults.push_back("a chunk mapped across slots");
     if (!chunks.insert(chunk).second) faults.push_back("a chunk mapped over another");
@@ -138,6 +144,7 @@ class ModelSource final : public ChunkSource {
   const std::uint32_t limit_chunks_;
   std::atomic<bool> inside_{false};
   bool synchronised_ = false;
+  bool lost_ = false;
 };
 
 // An arena over a model of a small device, with checks of both at the end.
