@@ -5,7 +5,8 @@
 namespace apportion::conformance {
 
 // touch(p): stores 0x5a at p.
-// spin(p, n, stop): until *stop is not 0, or for n rounds, adds 1 to the word at p + 8 * (round % 1024).
+// spin(p, n): n rounds, each of which adds 1 to the word at p + 8 * (round % 1024). A round takes about a
+// microsecond, so n bounds how long it runs.
 inline constexpr char kPtx[] = R"(.version 6.4
 .target sm_75
 .address_size 64
@@ -19,30 +20,24 @@ inline constexpr char kPtx[] = R"(.version 6.4
   st.global.u8 [%rd2], %r1;
   ret;
 }
-.visible .entry spin(.param .u64 p, .param .u64 n, .param .u64 stop)
+.visible .entry spin(.param .u64 p, .param .u64 n)
 {
-  .reg .u64 %rd<12>;
-  .reg .u32 %r<3>;
-  .reg .pred %q<3>;
+  .reg .u64 %rd<8>;
+  .reg .pred %q<2>;
   ld.param.u64 %rd1, [p];
   ld.param.u64 %rd2, [n];
-  ld.param.u64 %rd3, [stop];
-  mov.u64 %rd4, 0;
+  mov.u64 %rd3, 0;
 ROUND:
-  setp.ge.u64 %q1, %rd4, %rd2;
+  setp.ge.u64 %q1, %rd3, %rd2;
   @%q1 bra DONE;
-  and.b64 %rd5, %rd4, 1023;
-  shl.b64 %rd5, %rd5, 3;
-  add.u64 %rd6, %rd1, %rd5;
-  ld.volatile.global.u64 %rd7, [%rd6];
-  add.u64 %rd7, %rd7, 1;
-  st.volatile.global.u64 [%rd6], %rd7;
-  add.u64 %rd4, %rd4, 1;
-  setp.eq.u64 %q2, %rd3, 0;
-  @%q2 bra ROUND;
-  ld.volatile.global.u32 %r1, [%rd3];
-  setp.eq.u32 %q2, %r1, 0;
-  @%q2 bra ROUND;
+  and.b64 %rd4, %rd3, 1023;
+  shl.b64 %rd4, %rd4, 3;
+  add.u64 %rd5, %rd1, %rd4;
+  ld.volatile.global.u64 %rd6, [%rd5];
+  add.u64 %rd6, %rd6, 1;
+  st.volatile.global.u64 [%rd5], %rd6;
+  add.u64 %rd3, %rd3, 1;
+  bra ROUND;
 DONE:
   ret;
 }
