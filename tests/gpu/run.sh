@@ -36,7 +36,7 @@ done
   fail "no cuda.h found; name its folder with --cuda-include, or carry it (tests/gpu/prepare.sh)"
 include=$(cd "$include" && pwd)
 compiler=${CXX:-g++}
-command -v "$compiler" >/dev/null || fail "no '$compiler'; set CXX to a C++20 compiler"
+command -v ${compiler%% *} >/dev/null || fail "no '$compiler'; set CXX to a C++20 compiler"
 
 build=$(mktemp -d "${TMPDIR:-/tmp}/apportion-gpu.XXXXXX")
 trap 'rm -rf "$build"' EXIT
@@ -46,7 +46,7 @@ start=$(date +%s)
 cd "$root"
 
 # Everything but the two mains is shared by both programs; the helper process is a program of its own.
-flags="-std=c++20 -O1 -Wall -Wextra -isystem tests/gpu/fallback -I. -isystem $include"
+flags="-std=c++20 -O0 -Wall -Wextra -isystem tests/gpu/fallback -I. -isystem $include"
 sources=$(ls gpu/*.cpp shm/bytes.cpp shm/result.cpp tests/conformance/*.cpp tests/gpu/*.cpp tests/gpu/fallback/*.cpp)
 object() { echo "$build/$(echo "$1" | tr / _).o"; }
 for source in $sources; do echo "$source $(object "$source")"; done |
@@ -57,7 +57,7 @@ link() {  # link PROGRAM PATTERN: the objects whose names match go into it, with
   program=$1
   pattern=$2
   # shellcheck disable=SC2046 # object names have no spaces
-  "$compiler" -o "$build/$program" $(ls "$build"/gpu_*.o "$build"/shm_*.o) \
+  $compiler -o "$build/$program" $(ls "$build"/gpu_*.o "$build"/shm_*.o) \
     $(ls "$build"/tests_*.o | grep -E "$pattern") -ldl -pthread || fail "it does not link; see above"
 }
 support='conformance_(answer|driver)\.'

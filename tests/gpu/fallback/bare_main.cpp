@@ -2,7 +2,9 @@
 // a last line of totals. Exit status 1 where a check failed.
 //
 //   program [--list] [WORDS]   WORDS: only tests whose name or tags contain them
+#include <algorithm>
 #include <cstdio>
+#include <cstdlib>
 #include <cstring>
 #include <exception>
 #include <vector>
@@ -68,12 +70,24 @@ Note::~Note() {
 
 namespace {
 
+// A question says itself what it expected and saw.
+bool is_question(const Test& test) {
+  return std::strstr(test.tags, "[question]") != nullptr;
+}
+
+// Rules and questions come in the order of their numbers, in whatever file they are; the rest comes last.
+int number_of(const Test& test) {
+  const char* digits = std::strpbrk(test.name, "0123456789:");
+  const int number = digits != nullptr ? std::atoi(digits) : 0;
+  return number != 0 ? number : 1000;
+}
+
 enum class Verdict { passed, failed, skipped };
 
 Verdict run(const Test& test) {
   failures = 0;
   loose_notes.clear();
-  std::printf("question: %s\n", test.name);
+  std::printf(is_question(test) ? "%s\n" : "question: %s\n", test.name);
   std::fflush(stdout);
   try {
     test.body();
@@ -84,8 +98,7 @@ Verdict run(const Test& test) {
     print_failure("the test ends by itself", error.what(), __FILE__, __LINE__);
   }
   if (failures != 0) return Verdict::failed;
-  if (std::strstr(test.tags, "[question]") == nullptr)
-    std::printf("  expected: every check of the rule holds\n  seen:     as expected\n");
+  if (!is_question(test)) std::printf("  expected: every check of the rule holds\n  seen:     as expected\n");
   return Verdict::passed;
 }
 
@@ -96,6 +109,8 @@ int main(int count, char** arguments) {
   const bool list = count > 1 && std::strcmp(arguments[1], "--list") == 0;
   const char* words = count > 1 + int{list} ? arguments[1 + int{list}] : "";
   unsigned totals[3] = {};
+  std::stable_sort(bare::tests().begin(), bare::tests().end(),
+                   [](const auto& a, const auto& b) { return bare::number_of(a) < bare::number_of(b); });
   for (const bare::Test& test : bare::tests()) {
     if (std::strstr(test.name, words) == nullptr && std::strstr(test.tags, words) == nullptr) continue;
     if (list)
