@@ -112,7 +112,7 @@ TEST_CASE("rule 37: CUDA is unusable in a forked child", "[rule37]") {
   CHECK(peer.create(kChunk, &handle) == kOk);
 }
 
-TEST_CASE("rule 37: a forked child holds its dead parent's memory until it ends too", "[rule37]") {
+TEST_CASE("rule 37: a forked child holds its dead parent's memory until it ends too", "[rule37][rests38]") {
   Scene scene;
   Peer parent = scene.started();
   const std::size_t before = scene.free_bytes();
@@ -126,7 +126,7 @@ TEST_CASE("rule 37: a forked child holds its dead parent's memory until it ends 
   CHECK(scene.free_becomes(before));
 }
 
-TEST_CASE("rule 38: what a killed process held comes back, and what others hold stays", "[rule38]") {
+TEST_CASE("rule 38: what a killed process held comes back, and what others hold stays", "[rule38][rests9]") {
   Scene scene({.environment = {"CUDASIM_DEATH_MS=0-100"}});
   const std::size_t idle = scene.free_bytes();
   Peer survivor = scene.with_context();

@@ -175,6 +175,8 @@ CUresult answer(const Request& request, int received_fd, Reply* out, int* send_f
       return fill(in, true);
     case Op::fill_async:
       return fill(in, false);
+    case Op::copy_async:
+      return cuda.memcpy_dtod_async(in[0], in[1], in[2], nullptr);
     case Op::query:
       return cuda.stream_query(nullptr);
     case Op::synchronize:

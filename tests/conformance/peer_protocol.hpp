@@ -31,6 +31,7 @@ enum class Op : std::uint32_t {
   alloc_managed,     // bytes -> address
   fill,              // address, bytes, value; waits for it
   fill_async,        // address, bytes, value; does not wait
+  copy_async,        // target, source, bytes: device to device; does not wait
   query,             // cuStreamQuery of the default stream
   synchronize,       // cuCtxSynchronize
   write_word,        // address, value: cuMemcpyHtoD of 8 bytes

@@ -83,7 +83,7 @@ TEST_CASE("rule 29: cuMemAlloc needs a context", "[rule29]") {
   CHECK(peer.mem_alloc(kChunk, &address) == kInvalidContext);
 }
 
-TEST_CASE("rule 29: memory of cuMemAlloc is not cleared", "[rule29]") {
+TEST_CASE("rule 29: memory of cuMemAlloc is not cleared", "[rule29][rests7]") {
   SIMULATOR_ONLY("what a device shows is undefined; the dirty mode always shows the worst case");
   Scene scene({.devices = "1GiB", .environment = {"CUDASIM_DIRTY=1"}, .observer = false});
   Peer peer = scene.with_context();

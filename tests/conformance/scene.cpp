@@ -3,6 +3,7 @@
 
 #include <unistd.h>
 
+#include <cstdlib>
 #include <filesystem>
 
 #include "driver.hpp"
@@ -21,6 +22,11 @@ std::string fresh_folder() {
 }
 
 }  // namespace
+
+int deadline_ms() {
+  const char* text = std::getenv("CONFORMANCE_DEADLINE_MS");
+  return text != nullptr ? std::atoi(text) : 20'000;
+}
 
 Scene::Scene(const Options& options) : environment_(options.environment) {
   if (on_simulator()) {

@@ -65,7 +65,7 @@ TEST_CASE("rule 20: every export is a new close-on-exec fd", "[rule20]") {
 TEST_CASE("rule 21: an imported handle can be exported again, to a third process", "[rule21]") {
   Scene scene({.observer = false});
   Peer first = scene.with_context();
-  Peer second = scene.started();
+  Peer second = scene.with_context();
   Peer third = scene.with_context();
   const PeerChunk chunk = first.mapped_chunk(kChunk);
   REQUIRE(first.write_word(chunk.address, 2121) == kOk);
@@ -79,7 +79,7 @@ TEST_CASE("rule 22: an import does not consume its fd, and each import needs a r
           "[rule22]") {
   Scene scene;
   Peer exporter = scene.started();
-  Peer importer = scene.started();
+  Peer importer = scene.with_context();
   const std::size_t before = scene.free_bytes();
   std::uint64_t made = 0;
   std::uint64_t first = 0;
@@ -152,7 +152,8 @@ Answer import_after_last_user(const char* persistence, std::uint64_t* word) {
 
 }  // namespace
 
-TEST_CASE("rule 24: with persistence off, exported memory ends with the device's last user", "[rule24]") {
+TEST_CASE("rule 24: with persistence off, exported memory ends with the device's last user",
+          "[rule24][rests38]") {
   SIMULATOR_ONLY("the persistence mode of a device is never changed");
   std::uint64_t word = 0;
   CHECK(import_after_last_user("0", &word) != kOk);
@@ -185,7 +186,7 @@ TEST_CASE("rule 25: retain takes any address of a mapping and gives the same han
 TEST_CASE("rule 26: an imported handle tells its properties", "[rule26]") {
   Scene scene({.observer = false});
   Peer exporter = scene.started();
-  Peer importer = scene.started();
+  Peer importer = scene.with_context();
   std::uint64_t made = 0;
   REQUIRE(exporter.create(kChunk, &made) == kOk);
   const std::uint64_t handle = importer.imported(exporter.exported(made));
