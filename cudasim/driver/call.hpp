@@ -51,23 +51,26 @@ class Call {
 
  private:
   CUresult check(Needs needs);
-  bool apply_faults();
+  void apply_faults();
   const Folder* folder_ = nullptr;
   FunctionRecord* record_ = nullptr;
   u32 index_ = 0;
-  bool refused_ = false, signal_after_ = false;
+  bool refused_ = false;
+  int signal_after_ = 0;
   CUresult code_ = CUDA_SUCCESS;
   u64 a_, b_;
 };
 
 template <typename T>
 u64 call_argument(T value) {
-  if constexpr (std::is_pointer_v<T>) return reinterpret_cast<u64>(value);
-  else return static_cast<u64>(value);
+  if constexpr (std::is_pointer_v<T>)
+    return reinterpret_cast<u64>(value);
+  else
+    return static_cast<u64>(value);
 }
 
-#define CUDASIM_CALL(symbol, needs, ...)                                                     \
-  static constinit ::cudasim::Function cudasim_function{#symbol};                            \
+#define CUDASIM_CALL(symbol, needs, ...)                                                           \
+  static constinit ::cudasim::Function cudasim_function{#symbol};                                  \
   ::cudasim::Call call = ::cudasim::make_call(cudasim_function, needs __VA_OPT__(, ) __VA_ARGS__); \
   if (call.refused()) return call.code()
 

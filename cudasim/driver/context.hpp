@@ -16,12 +16,14 @@ struct Context {
   bool primary = false;
   u64 id = 0;
   u64 charged_bytes = 0;
-  std::atomic<int> users{0};        ///< primary: retains
+  std::atomic<int> users{0};  ///< primary: retains
   std::atomic<bool> alive{false};
-  std::atomic<int> sticky{0};       ///< CUresult; once set, every later call in it fails (rule 19)
+  std::atomic<int> sticky{0};  ///< CUresult; once set, every later call in it fails (rule 19)
 };
 
-inline CUcontext handle_of(Context* context) { return reinterpret_cast<CUcontext>(context); }
+inline CUcontext handle_of(Context* context) {
+  return reinterpret_cast<CUcontext>(context);
+}
 /// nullptr when `handle` never was a context. It may be dead: check `alive`.
 Context* context_of(CUcontext handle);
 

@@ -4,4 +4,10 @@
 #define __CUDA_API_VERSION_INTERNAL
 #pragma GCC visibility push(default)
 #include <cuda.h>
+#include <cudaProfiler.h>
+#pragma GCC visibility pop
+// The one name the header leaves a macro although its first version is exported too.
+#undef cuDeviceGetUuid
+#pragma GCC visibility push(default)
+extern "C" CUresult CUDAAPI cuDeviceGetUuid(CUuuid* uuid, CUdevice device);
 #pragma GCC visibility pop

@@ -11,5 +11,7 @@ namespace cudasim {
 CUresult linear_allocate(Context& context, u64 bytes, RangeKind kind, CUdeviceptr* out);
 /// Frees what linear_allocate gave; codes::kFreeUnknown when `address` is not such a base (rule 30).
 CUresult linear_free(CUdeviceptr address, RangeKind kind);
+/// Frees everything that was allocated in `context`, as its destruction does.
+void linear_context_gone(Context& context);
 
 }  // namespace cudasim

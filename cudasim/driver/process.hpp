@@ -41,8 +41,14 @@ class Process {
 /// the folder). Used where a rule is enforced: `if (!break_rule(12) && offset != 0) return ...`.
 bool break_rule(u32 rule);
 
-inline const Folder& folder() { return *Process::get().folder(); }
-inline ControlPage& control() { return Process::get().page(); }
-inline DeviceRecord& device_record(int device) { return control().devices[device]; }
+inline const Folder& folder() {
+  return *Process::get().folder();
+}
+inline ControlPage& control() {
+  return Process::get().page();
+}
+inline DeviceRecord& device_record(int device) {
+  return control().devices[device];
+}
 
 }  // namespace cudasim

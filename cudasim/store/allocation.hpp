@@ -15,9 +15,9 @@ enum class StoreError { kNone, kNoMemory, kNotAnAllocation, kExportTableFull, kS
 struct AllocationSpec {
   AllocationKind kind = AllocationKind::kVmm;
   u32 device = 0;
-  u64 bytes = 0;                    ///< whole multiple of kGranularity
-  bool on_device = true;            ///< false: host memory, charged to nobody
-  bool may_exceed = false;          ///< managed memory: charged only as far as it fits (rule 42)
+  u64 bytes = 0;            ///< whole multiple of kGranularity
+  bool on_device = true;    ///< false: host memory, charged to nobody
+  bool may_exceed = false;  ///< managed memory: charged only as far as it fits (rule 42)
   u32 location_type = 0, location_id = 0, handle_types = 0, compression = 0, rdma = 0, usage = 0;
 };
 

@@ -16,6 +16,9 @@ enum class Census { kQuick, kExact };
 /// may live by fds alone or `how` is kExact, tests allocations one by one (about 3 us each).
 void settle(const Folder& folder, Census how);
 
+/// The same for a caller that holds the folder's lock.
+void settle_locked(const Folder& folder, Census how);
+
 /// Bytes in use on `device`, strangers included, after settle(how).
 u64 used_bytes(const Folder& folder, u32 device, Census how);
 

@@ -53,8 +53,14 @@ class Folder {
   }
   std::string allocation_path(u32 slot) const;
   std::string process_path(u32 process) const;
+  std::string ghost_folder() const { return path_ + "/ghost"; }
+  u64 file_system() const { return file_system_; }  ///< st_dev of its files
 
-  /// Index of the function called `name` (no version suffix), added when it is new; kMaxFunctions - 1 when full.
+  /// CUDASIM_BREAK of this process, else of the folder, names this contract rule.
+  bool breaks(u32 rule) const;
+
+  /// Index of the function called `name` (no version suffix), added when it is new; kMaxFunctions - 1 when
+  /// full.
   u32 function_index(const char* name) const;
 
   /// Appends to the ring (when recording) and, for violations, counts and prints one line on stderr.
@@ -74,7 +80,10 @@ class Folder {
 
  private:
   Folder() = default;
+  bool map(std::string& error);
+  void make(const FolderOptions& options);
   std::string path_;
+  u64 file_system_ = 0;
   ControlPage* page_ = nullptr;
   AllocationSlot* slots_ = nullptr;
   Record* ring_ = nullptr;

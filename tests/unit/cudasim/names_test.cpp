@@ -1,12 +1,8 @@
 // The exported symbols and both forms of cuGetProcAddress, asked of the built library as a program asks.
-#include <cuda.h>
-#include <dlfcn.h>
+#include "tests/unit/cudasim/simulator.hpp"
 
 #include <fstream>
 #include <sstream>
-#include <string>
-
-#include "tests/support/catch.hpp"
 
 #undef cuGetProcAddress
 
@@ -15,21 +11,12 @@ namespace {
 using GetProcAddress = CUresult (*)(const char*, void**, int, cuuint64_t);
 using GetProcAddressV2 = CUresult (*)(const char*, void**, int, cuuint64_t, CUdriverProcAddressQueryResult*);
 
-void* library() {
-  static void* handle = dlopen(CUDASIM_LIBCUDA, RTLD_NOW | RTLD_LOCAL);
-  INFO(CUDASIM_LIBCUDA);
-  REQUIRE(handle != nullptr);
-  return handle;
-}
 template <typename Function>
 Function symbol(const char* name) {
-  void* address = dlsym(library(), name);
-  INFO(name);
-  REQUIRE(address != nullptr);
-  return reinterpret_cast<Function>(address);
+  return cudasim::testing::driver_symbol<Function>(name);
 }
 void* raw(const std::string& name) {
-  return dlsym(library(), name.c_str());
+  return dlsym(cudasim::testing::driver_library(), name.c_str());
 }
 
 struct Answer {
