@@ -29,8 +29,8 @@ bool attribute(const DriverTable& driver, CUdevice_attribute which, CUdevice dev
   return driver.device_get_attribute(&value, which, device) == CUDA_SUCCESS && value != 0;
 }
 
-Result<DeviceFacts> read_facts(const DriverTable& driver, CUdevice device) {
-  DeviceFacts facts;
+Result<DeviceDescription> read_facts(const DriverTable& driver, CUdevice device) {
+  DeviceDescription facts;
   facts.driver_file = driver.file();
   facts.simulated = driver.find(kSimulatorMark) != nullptr;
   if (const CUresult r = driver.driver_get_version(&facts.driver_version); r != CUDA_SUCCESS)

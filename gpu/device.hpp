@@ -19,7 +19,7 @@
 namespace apportion {
 
 // What the driver says of a device. What changes while it runs is DeviceMonitor's.
-struct DeviceFacts {
+struct DeviceDescription {
   std::string uuid;        // "GPU-..." or "MIG-...", lower case
   std::string name;        // "NVIDIA H200"
   std::string pci_bus_id;  // "0000:65:00.0"
@@ -45,14 +45,14 @@ class Device {
 
   [[nodiscard]] const DriverTable& driver() const { return *driver_; }
   [[nodiscard]] CUdevice ordinal() const { return ordinal_; }
-  [[nodiscard]] const DeviceFacts& facts() const { return facts_; }
+  [[nodiscard]] const DeviceDescription& facts() const { return facts_; }
 
  private:
   Device() = default;
 
   std::unique_ptr<const DriverTable> driver_;
   CUdevice ordinal_ = 0;
-  DeviceFacts facts_;
+  DeviceDescription facts_;
 };
 
 // One line a device: "0: NVIDIA H200, 139.81 GiB, GPU-..., 0000:65:00.0". `driver` has been initialised.

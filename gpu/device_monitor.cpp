@@ -38,7 +38,7 @@ std::optional<bool> flag(NvmlReturn (*call)(NvmlDevice, int*), NvmlDevice device
 }  // namespace
 
 Result<DeviceMonitor> DeviceMonitor::open(const Device& device) {
-  const DeviceFacts& facts = device.facts();
+  const DeviceDescription& facts = device.facts();
   auto table = NvmlTable::load(NvmlTable::path_for(facts.driver_file, facts.simulated));
   if (!table) return table.error();
   DeviceMonitor monitor;

@@ -30,7 +30,7 @@ struct ProbeOptions {
 };
 
 struct ProbeReport {
-  DeviceFacts facts;
+  DeviceDescription facts;
   std::optional<bool> display;      // a display is active on the device
   std::optional<bool> persistence;  // persistence mode; without it fds held alone may not survive (rule 24)
   std::optional<Bytes> free;        // by NVML

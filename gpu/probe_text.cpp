@@ -27,7 +27,7 @@ std::string version_text(int version) {
 }  // namespace
 
 std::string to_table(const ProbeReport& report) {
-  const DeviceFacts& facts = report.facts;
+  const DeviceDescription& facts = report.facts;
   std::string text = facts.name + (facts.simulated ? " (simulated driver)" : "") + ", " +
                      to_text(facts.total) + ", " + facts.uuid + ", " + facts.pci_bus_id + "\n" + "driver " +
                      facts.driver_file + ", CUDA " + version_text(facts.driver_version) +
@@ -49,7 +49,7 @@ std::string to_table(const ProbeReport& report) {
 }
 
 std::string to_json(const ProbeReport& report) {
-  const DeviceFacts& facts = report.facts;
+  const DeviceDescription& facts = report.facts;
   nlohmann::json json;
   json["device"] = {{"uuid", facts.uuid},
                     {"name", facts.name},

@@ -4,8 +4,9 @@
 namespace apportion::replay {
 namespace {
 
-Bytes share_of(Bytes size, double share) {
-  return {static_cast<std::uint64_t>(static_cast<double>(size.value) * share)};
+template <typename Float>
+Bytes share_of(Bytes size, Float share) {
+  return {static_cast<std::uint64_t>(static_cast<Float>(size.value) * share)};
 }
 
 }  // namespace
