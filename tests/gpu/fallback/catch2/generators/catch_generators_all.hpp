@@ -1,0 +1,2 @@
+// Empty: the tests that run on a bare machine use no generators.
+#pragma once
