@@ -28,6 +28,7 @@ set(CUDASIM_DRIVER_SOURCES
     driver/names.cpp
     driver/pool.cpp
     driver/pool_calls.cpp
+    driver/progress.cpp
     driver/stream_calls.cpp
     driver/stream_hooks.cpp
     driver/streams.cpp
