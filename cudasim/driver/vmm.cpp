@@ -1,0 +1,325 @@
+// Virtual memory management: physical allocations, reservations, mappings, access (rules 2 to 18, 25).
+#include <sys/mman.h>
+
+#include <algorithm>
+
+#include "cudasim/driver/address_space.hpp"
+#include "cudasim/driver/call.hpp"
+#include "cudasim/driver/handles.hpp"
+#include "cudasim/driver/hooks.hpp"
+
+namespace cudasim {
+namespace {
+
+bool is_host(const CUmemLocation& location) {
+  return location.type == CU_MEM_LOCATION_TYPE_HOST || location.type == CU_MEM_LOCATION_TYPE_HOST_NUMA;
+}
+
+bool known_device(int id) {
+  return id >= 0 && static_cast<u32>(id) < control().device_count;
+}
+
+CUresult check_location(const CUmemAllocationProp& properties) {
+  const CUmemLocation& location = properties.location;
+  if (location.type == CU_MEM_LOCATION_TYPE_DEVICE)
+    return known_device(location.id) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_DEVICE;
+  if (location.type == CU_MEM_LOCATION_TYPE_HOST && properties.requestedHandleTypes && !break_rule(4))
+    return CUDA_ERROR_INVALID_VALUE;
+  if (location.type == CU_MEM_LOCATION_TYPE_HOST_NUMA_CURRENT && break_rule(4)) return CUDA_SUCCESS;
+  return is_host(location) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+}
+
+CUresult check_properties(const CUmemAllocationProp* properties) {
+  if (!properties) return CUDA_ERROR_INVALID_VALUE;
+  if (properties->type != CU_MEM_ALLOCATION_TYPE_PINNED) return CUDA_ERROR_INVALID_VALUE;
+  if (CUresult code = check_location(*properties); code != CUDA_SUCCESS) return code;
+  const unsigned types = properties->requestedHandleTypes;
+  if (types & CU_MEM_HANDLE_TYPE_FABRIC && !break_rule(5)) return codes::kCreateFabric;
+  if (types & (CU_MEM_HANDLE_TYPE_WIN32 | CU_MEM_HANDLE_TYPE_WIN32_KMT)) return CUDA_ERROR_NOT_SUPPORTED;
+  if (types & ~15u) return CUDA_ERROR_INVALID_VALUE;
+  const int device = properties->location.type == CU_MEM_LOCATION_TYPE_DEVICE ? properties->location.id : 0;
+  if (!device_record(device).vmm_supported) return CUDA_ERROR_NOT_SUPPORTED;
+  return device_record(device).lost ? codes::kDeviceLost : CUDA_SUCCESS;
+}
+
+AllocationSpec spec_of(const CUmemAllocationProp& properties, u64 bytes) {
+  AllocationSpec spec;
+  spec.on_device = properties.location.type == CU_MEM_LOCATION_TYPE_DEVICE;
+  spec.kind = spec.on_device ? AllocationKind::kVmm : AllocationKind::kHost;
+  spec.device = spec.on_device ? static_cast<u32>(properties.location.id) : 0;
+  spec.bytes = bytes;
+  spec.location_type = properties.location.type;
+  spec.location_id = static_cast<u32>(properties.location.id);
+  spec.handle_types = properties.requestedHandleTypes;
+  spec.rdma = properties.allocFlags.gpuDirectRDMACapable;
+  spec.usage = properties.allocFlags.usage;
+  return spec;
+}
+
+CUresult create(CUmemGenericAllocationHandle* out, u64 bytes, const CUmemAllocationProp* properties,
+                unsigned long long flags) {
+  if (!out || flags) return CUDA_ERROR_INVALID_VALUE;
+  if (CUresult code = check_properties(properties); code != CUDA_SUCCESS) return code;
+  if ((bytes == 0 || bytes % kGranularity) && !break_rule(3)) return codes::kCreateBadSize;
+  bytes = std::max<u64>(1, (bytes + kGranularity - 1) / kGranularity) * kGranularity;
+  StoreError error;
+  auto allocation = Allocation::create(folder(), Process::get().index(), spec_of(*properties, bytes), error);
+  if (!allocation) return code_of(error);
+  *out = add_handle(std::move(allocation), false);
+  return CUDA_SUCCESS;
+}
+
+CUresult release(CUmemGenericAllocationHandle id) {
+  AddressSpace& space = AddressSpace::get();
+  std::shared_ptr<Handle> last;  // its destruction takes the folder's lock: after the address space's
+  std::unique_lock lock(space.mutex);
+  auto handle = find_handle(space, id);
+  if (!handle) {
+    lock.unlock();
+    if (was_handle(id) && control().strict && !break_rule(8)) {
+      violation("released twice", id);
+      std::abort();  // rule 8: undefined on a device; strict mode makes it loud
+    }
+    return CUDA_ERROR_INVALID_VALUE;
+  }
+  if (--handle->references == 0 && handle->mappings == 0) {
+    last = std::move(handle);
+    space.handles.erase(id);
+  }
+  return CUDA_SUCCESS;
+}
+
+CUresult reserve(CUdeviceptr* out, u64 bytes, u64 alignment, CUdeviceptr wish, unsigned long long flags) {
+  if (!out || flags || bytes == 0) return CUDA_ERROR_INVALID_VALUE;
+  const bool odd = bytes % kPage || wish % kPage || (alignment & (alignment - 1));
+  if (odd && !break_rule(10)) return CUDA_ERROR_INVALID_VALUE;
+  if (odd) bytes = (bytes + kPage - 1) / kPage * kPage, wish = 0, alignment = 0;
+  const CUdeviceptr base = reserve_addresses(bytes, std::max<u64>(alignment, kGranularity), wish);
+  if (!base) return CUDA_ERROR_OUT_OF_MEMORY;
+  AddressSpace& space = AddressSpace::get();
+  std::unique_lock lock(space.mutex);
+  space.ranges[base] = Range{base, bytes, RangeKind::kVmm, false};
+  *out = base;
+  return CUDA_SUCCESS;
+}
+
+// The mappings inside [address, address + bytes), first and past-last. Caller holds the lock.
+auto mappings_in(AddressSpace& space, CUdeviceptr address, u64 bytes) {
+  auto first = space.mappings.lower_bound(address);
+  if (first != space.mappings.begin()) {
+    auto before = std::prev(first);
+    if (before->first + before->second.bytes > address) first = before;
+  }
+  return std::pair(first, space.mappings.lower_bound(address + bytes));
+}
+
+using Gone = std::vector<std::shared_ptr<Handle>>;
+
+// Ends the mappings [first, last); handles that die with them go to `gone`.
+template <typename Iterator>
+void end_mappings(AddressSpace& space, Iterator first, Iterator last, Gone& gone) {
+  for (auto it = first; it != last; it = space.mappings.erase(it)) {
+    clear_addresses(it->second.base, it->second.bytes);
+    auto& handle = it->second.handle;
+    if (--handle->mappings == 0 && handle->references == 0) {
+      space.handles.erase(handle->id);
+      gone.push_back(handle);
+    }
+  }
+}
+
+CUresult free_address(CUdeviceptr address, u64 bytes) {
+  AddressSpace& space = AddressSpace::get();
+  Gone gone;
+  std::unique_lock lock(space.mutex);
+  auto range = space.ranges.find(address);
+  if (range == space.ranges.end() || range->second.kind != RangeKind::kVmm) return CUDA_ERROR_INVALID_VALUE;
+  if (range->second.bytes != bytes && !break_rule(11)) return CUDA_ERROR_INVALID_VALUE;
+  bytes = range->second.bytes;
+  auto [first, last] = mappings_in(space, address, bytes);
+  if (first != last && !break_rule(11)) return codes::kAddressFreeMapped;
+  end_mappings(space, first, last, gone);
+  space.ranges.erase(range);
+  return_addresses(address, bytes);
+  return CUDA_SUCCESS;
+}
+
+bool inside_reservation(const AddressSpace& space, CUdeviceptr address, u64 bytes) {
+  auto after = space.ranges.upper_bound(address);
+  if (after == space.ranges.begin()) return false;
+  const Range& range = std::prev(after)->second;
+  return range.kind == RangeKind::kVmm && address - range.base < range.bytes &&
+         bytes <= range.bytes - (address - range.base);
+}
+
+CUresult map(CUdeviceptr address, u64 bytes, u64 offset, CUmemGenericAllocationHandle id,
+             unsigned long long flags) {
+  AddressSpace& space = AddressSpace::get();
+  Gone gone;
+  std::unique_lock lock(space.mutex);
+  auto handle = find_handle(space, id);
+  if (!handle || flags || bytes == 0 || address % kGranularity || bytes % kGranularity)
+    return CUDA_ERROR_INVALID_VALUE;
+  if (!inside_reservation(space, address, bytes)) return CUDA_ERROR_INVALID_VALUE;
+  const u64 whole = handle->allocation->bytes();
+  if ((offset != 0 || bytes != whole) && !break_rule(12)) return CUDA_ERROR_INVALID_VALUE;
+  bytes = std::min(bytes, whole);
+  auto [first, last] = mappings_in(space, address, bytes);
+  if (first != last && !break_rule(12)) return codes::kMapOnMapped;
+  if (handle->mappings && break_rule(14)) return CUDA_ERROR_INVALID_VALUE;
+  end_mappings(space, first, last, gone);
+  if (!handle->allocation->map(bytes, reinterpret_cast<void*>(address), PROT_NONE)) {
+    clear_addresses(address, bytes);
+    return CUDA_ERROR_OUT_OF_MEMORY;  // max_map_count
+  }
+  Mapping mapping;
+  mapping.base = address;
+  mapping.bytes = bytes;
+  mapping.allocation = handle->allocation;
+  mapping.handle = handle;
+  mapping.device =
+      handle->properties.location.type == CU_MEM_LOCATION_TYPE_DEVICE ? handle->properties.location.id : 0;
+  mapping.id = next_buffer_id();
+  if (break_rule(13)) mapping.access.fill(CU_MEM_ACCESS_FLAGS_PROT_READWRITE);
+  handle->mappings++;
+  space.mappings[address] = std::move(mapping);
+  return CUDA_SUCCESS;
+}
+
+// Rule 17: exactly whole mappings; other addresses in between must not be unmapped ones.
+bool whole_mappings(AddressSpace& space, CUdeviceptr address, u64 bytes) {
+  auto [first, last] = mappings_in(space, address, bytes);
+  CUdeviceptr next = address;
+  for (auto it = first; it != last; ++it) {
+    if (it->first != next || it->second.kind != RangeKind::kVmm) return false;
+    next += it->second.bytes;
+  }
+  return first != last && next == address + bytes;
+}
+
+CUresult unmap(Call& call, CUdeviceptr address, u64 bytes) {
+  if (break_rule(18) && current_context() && hooks().synchronise) hooks().synchronise(*current_context());
+  check_pending(address, bytes, "unmapped under pending work");
+  AddressSpace& space = AddressSpace::get();
+  Gone gone;
+  std::unique_lock lock(space.mutex);
+  if (!inside_reservation(space, address, bytes)) return CUDA_ERROR_INVALID_VALUE;
+  if (!whole_mappings(space, address, bytes) && !break_rule(17)) return CUDA_ERROR_INVALID_VALUE;
+  auto [first, last] = mappings_in(space, address, bytes);
+  const u64 count = static_cast<u64>(std::distance(first, last));
+  end_mappings(space, first, last, gone);
+  lock.unlock();
+  call.delay_again(count ? count - 1 : 0);
+  return CUDA_SUCCESS;
+}
+
+CUresult set_access(Call& call, CUdeviceptr address, u64 bytes, const CUmemAccessDesc* descriptions,
+                    u64 count) {
+  if (!descriptions || count == 0 || bytes == 0) return CUDA_ERROR_INVALID_VALUE;
+  AddressSpace& space = AddressSpace::get();
+  std::unique_lock lock(space.mutex);
+  if (!inside_reservation(space, address, bytes)) return CUDA_ERROR_INVALID_VALUE;
+  if (!whole_mappings(space, address, bytes) && !break_rule(15)) return CUDA_ERROR_INVALID_VALUE;
+  auto [first, last] = mappings_in(space, address, bytes);
+  for (u64 i = 0; i < count; i++) {
+    const auto& [location, flags] = descriptions[i];
+    if (flags != CU_MEM_ACCESS_FLAGS_PROT_NONE && flags != CU_MEM_ACCESS_FLAGS_PROT_READ &&
+        flags != CU_MEM_ACCESS_FLAGS_PROT_READWRITE)
+      return CUDA_ERROR_INVALID_VALUE;
+    if (location.type == CU_MEM_LOCATION_TYPE_DEVICE && !known_device(location.id))
+      return CUDA_ERROR_INVALID_DEVICE;
+    if (location.type != CU_MEM_LOCATION_TYPE_DEVICE && !is_host(location)) return CUDA_ERROR_INVALID_VALUE;
+    for (auto it = first; it != last; ++it)
+      if (is_host(location) && !is_host(it->second.handle->properties.location))
+        return CUDA_ERROR_INVALID_VALUE;
+  }
+  for (auto it = first; it != last; ++it) {
+    Mapping& mapping = it->second;
+    for (u64 i = 0; i < count; i++) {
+      const auto& [location, flags] = descriptions[i];
+      const bool ignored = break_rule(16) && mapping.handle->imported;  // rule 16: the importer's own choice
+      const auto access = ignored ? CU_MEM_ACCESS_FLAGS_PROT_READWRITE : flags;
+      if (location.type == CU_MEM_LOCATION_TYPE_DEVICE)
+        mapping.access[static_cast<size_t>(location.id)] = static_cast<u8>(access);
+      if (control().strict && !is_host(location)) continue;  // a host read of device memory must fault
+      const int protection = access == CU_MEM_ACCESS_FLAGS_PROT_READWRITE ? PROT_READ | PROT_WRITE
+                             : access == CU_MEM_ACCESS_FLAGS_PROT_READ    ? PROT_READ
+                                                                          : PROT_NONE;
+      ::mprotect(reinterpret_cast<void*>(mapping.base), mapping.bytes, protection);
+    }
+  }
+  const u64 handles = static_cast<u64>(std::distance(first, last));
+  lock.unlock();
+  call.delay_again(handles ? handles - 1 : 0);
+  return CUDA_SUCCESS;
+}
+
+CUresult get_access(unsigned long long* out, const CUmemLocation* location, CUdeviceptr address) {
+  if (!out || !location) return CUDA_ERROR_INVALID_VALUE;
+  auto mapping = AddressSpace::get().find(address);
+  if (!mapping || mapping->kind != RangeKind::kVmm) return CUDA_ERROR_INVALID_VALUE;
+  if (location->type != CU_MEM_LOCATION_TYPE_DEVICE) return CUDA_ERROR_INVALID_VALUE;
+  if (!known_device(location->id)) return CUDA_ERROR_INVALID_DEVICE;
+  *out = mapping->access[static_cast<size_t>(location->id)];
+  return CUDA_SUCCESS;
+}
+
+CUresult granularity(size_t* out, const CUmemAllocationProp* properties, unsigned option) {
+  if (!out || option > CU_MEM_ALLOC_GRANULARITY_RECOMMENDED) return CUDA_ERROR_INVALID_VALUE;
+  if (!properties || properties->type != CU_MEM_ALLOCATION_TYPE_PINNED) return CUDA_ERROR_INVALID_VALUE;
+  if (CUresult code = check_location(*properties); code != CUDA_SUCCESS) return code;
+  *out = kGranularity;
+  if (break_rule(2)) *out = 2 * kGranularity;
+  return CUDA_SUCCESS;
+}
+
+}  // namespace
+}  // namespace cudasim
+
+using namespace cudasim;
+
+extern "C" {
+
+CUresult CUDAAPI cuMemCreate(CUmemGenericAllocationHandle* out, size_t bytes,
+                             const CUmemAllocationProp* properties, unsigned long long flags) {
+  CUDASIM_CALL(cuMemCreate, Needs::kDriver, bytes, flags);
+  return call.done(create(out, bytes, properties, flags));
+}
+CUresult CUDAAPI cuMemRelease(CUmemGenericAllocationHandle handle) {
+  CUDASIM_CALL(cuMemRelease, Needs::kDriver, handle);
+  return call.done(release(handle));
+}
+CUresult CUDAAPI cuMemAddressReserve(CUdeviceptr* out, size_t bytes, size_t alignment, CUdeviceptr wish,
+                                     unsigned long long flags) {
+  CUDASIM_CALL(cuMemAddressReserve, Needs::kDriver, bytes, wish);
+  return call.done(reserve(out, bytes, alignment, wish, flags));
+}
+CUresult CUDAAPI cuMemAddressFree(CUdeviceptr address, size_t bytes) {
+  CUDASIM_CALL(cuMemAddressFree, Needs::kDriver, address, bytes);
+  return call.done(free_address(address, bytes));
+}
+CUresult CUDAAPI cuMemMap(CUdeviceptr address, size_t bytes, size_t offset,
+                          CUmemGenericAllocationHandle handle, unsigned long long flags) {
+  CUDASIM_CALL(cuMemMap, Needs::kDriver, address, bytes);
+  return call.done(map(address, bytes, offset, handle, flags));
+}
+CUresult CUDAAPI cuMemUnmap(CUdeviceptr address, size_t bytes) {
+  CUDASIM_CALL(cuMemUnmap, Needs::kDriver, address, bytes);
+  return call.done(unmap(call, address, bytes));
+}
+CUresult CUDAAPI cuMemSetAccess(CUdeviceptr address, size_t bytes, const CUmemAccessDesc* descriptions,
+                                size_t count) {
+  CUDASIM_CALL(cuMemSetAccess, Needs::kDriver, address, bytes);
+  return call.done(set_access(call, address, bytes, descriptions, count));
+}
+CUresult CUDAAPI cuMemGetAccess(unsigned long long* out, const CUmemLocation* location, CUdeviceptr address) {
+  CUDASIM_CALL(cuMemGetAccess, Needs::kDriver, address);
+  return call.done(get_access(out, location, address));
+}
+CUresult CUDAAPI cuMemGetAllocationGranularity(size_t* out, const CUmemAllocationProp* properties,
+                                               CUmemAllocationGranularity_flags option) {
+  CUDASIM_CALL(cuMemGetAllocationGranularity, Needs::kInit, option);
+  return call.done(granularity(out, properties, option));
+}
+
+}  // extern "C"

@@ -1,0 +1,93 @@
+#include "cudasim/nvml/source.hpp"
+
+#include <algorithm>
+#include <array>
+#include <cstdio>
+#include <cstdlib>
+#include <mutex>
+
+#include "cudasim/store/census.hpp"
+#include "cudasim/store/folder.hpp"
+
+namespace cudasim::nvml {
+namespace {
+
+// A device tells its figures a little late: two questions within this time get one answer.
+constexpr u64 kSampleAgeNs = 2'000'000;
+constexpr u64 kRounding = 2u << 20;
+
+const Folder* source = nullptr;  // a folder is never freed, so a reader may keep the pointer over close
+
+struct Sample {
+  u64 taken_ns = 0;
+  Use use;
+};
+std::mutex samples_mutex;
+std::array<Sample, kMaxDevices> samples;
+
+u64 rounded(u64 bytes) {
+  return (bytes + kRounding - 1) / kRounding * kRounding;
+}
+
+Use take(u32 device) {
+  const DeviceRecord& record = source->page().devices[device];
+  Use use;
+  use.lost = record.lost.load() != 0;
+  use.used_bytes = std::min(rounded(used_bytes(*source, device, Census::kQuick)), record.total_bytes);
+  for (u32 index = 0; index < kMaxProcesses; ++index) {
+    const ProcessRecord& process = source->page().processes[index];
+    if (process.state.load() == static_cast<u32>(ProcessState::kFree)) continue;
+    const u64 bytes = process_bytes(*source, device, index);
+    if (bytes != 0) use.processes.push_back({static_cast<unsigned>(process.pid), rounded(bytes)});
+  }
+  return use;
+}
+
+}  // namespace
+
+bool open_source() {
+  std::string error;
+  const auto options = FolderOptions::from_environment(error);
+  if (options) source = Folder::open(default_folder(), *options, error);
+  if (!options || source == nullptr) {
+    std::fprintf(stderr, "cudasim: NVML: %s\n", error.c_str());
+    return false;
+  }
+  return true;
+}
+
+void close_source() {
+  const std::lock_guard lock(samples_mutex);
+  samples = {};
+}
+
+std::size_t device_count() {
+  return source->page().device_count;
+}
+
+Facts facts(std::size_t index) {
+  const DeviceRecord& record = source->page().devices[index];
+  const u8* u = record.uuid;
+  char uuid[48];
+  std::snprintf(uuid, sizeof uuid, "GPU-%02x%02x%02x%02x-%02x%02x-%02x%02x-%02x%02x-%02x%02x%02x%02x%02x%02x",
+                u[0], u[1], u[2], u[3], u[4], u[5], u[6], u[7], u[8], u[9], u[10], u[11], u[12], u[13], u[14],
+                u[15]);
+  Facts facts;
+  facts.name = record.name;
+  facts.uuid = uuid;
+  facts.pci_bus = record.pci_bus;
+  facts.total_bytes = record.total_bytes;
+  facts.persistence = record.persistence.load() != 0;
+  return facts;
+}
+
+Use use(std::size_t index) {
+  const std::lock_guard lock(samples_mutex);
+  Sample& sample = samples[index];
+  const u64 now = monotonic_ns();
+  if (sample.taken_ns == 0 || now - sample.taken_ns > kSampleAgeNs)
+    sample = {now, take(static_cast<u32>(index))};
+  return sample.use;
+}
+
+}  // namespace cudasim::nvml

@@ -1,0 +1,249 @@
+#include "cudasim/store/folder.hpp"
+
+#include <fcntl.h>
+#include <sys/file.h>
+#include <sys/mman.h>
+#include <sys/random.h>
+#include <sys/stat.h>
+#include <sys/statvfs.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <ctime>
+#include <mutex>
+
+#include "cudasim/store/census.hpp"
+
+namespace cudasim {
+namespace {
+
+// Tables, ring and the pages that tests write. Containers give 64 MiB; CUDASIM_SHM_MIN overrides it.
+constexpr u64 kSmallestFileSystem = 96ull << 20;
+
+void* map_file(const std::string& path, u64 bytes, std::string& error) {
+  int fd = ::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0666);
+  if (fd < 0) {
+    error = "cudasim: cannot open " + path + ": " + std::strerror(errno);
+    return nullptr;
+  }
+  (void)::fchmod(fd, 0666);  // the umask must not keep other uids out; only the owner may, and need
+  struct stat status {};
+  void* memory = MAP_FAILED;
+  if (::fstat(fd, &status) == 0 &&
+      (static_cast<u64>(status.st_size) >= bytes || ::ftruncate(fd, static_cast<off_t>(bytes)) == 0))
+    memory = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+  if (memory == MAP_FAILED) error = "cudasim: cannot map " + path + ": " + std::strerror(errno);
+  ::close(fd);
+  return memory == MAP_FAILED ? nullptr : memory;
+}
+
+bool make_folder(const std::string& path, std::string& error) {
+  if (::mkdir(path.c_str(), 0777) == 0) return ::chmod(path.c_str(), 0777) == 0;
+  struct stat status {};
+  if (errno == EEXIST && ::stat(path.c_str(), &status) == 0 && S_ISDIR(status.st_mode)) return true;
+  error = "cudasim: cannot make the device folder " + path + ": " + std::strerror(errno) +
+          "; set CUDASIM_DIR to a folder on a tmpfs";
+  return false;
+}
+
+bool check_file_system(const std::string& path, std::string& error) {
+  struct statvfs status {};
+  if (::statvfs(path.c_str(), &status) != 0) return true;
+  u64 smallest = kSmallestFileSystem;
+  if (const char* text = std::getenv("CUDASIM_SHM_MIN"))
+    if (auto bytes = parse_size(text)) smallest = *bytes;
+  const u64 bytes = static_cast<u64>(status.f_blocks) * status.f_frsize;
+  if (bytes >= smallest) return true;
+  error = "cudasim: the file system of " + path + " has " + std::to_string(bytes >> 20) + " MiB, needs " +
+          std::to_string(smallest >> 20) + " MiB; enlarge it (containers: --shm-size) or set CUDASIM_DIR";
+  return false;
+}
+
+void set_a100_latency(const Folder& folder) {
+  // Source: the contract's latency anchors (A100); every figure taken with it is labelled "simulated driver".
+  struct Anchor {
+    const char* name;
+    u64 us;
+  };
+  for (Anchor anchor : {Anchor{"cuMemCreate", 195},
+                        {"cuMemMap", 2},
+                        {"cuMemSetAccess", 36},
+                        {"cuMemUnmap", 26},
+                        {"cuMemRelease", 23},
+                        {"cuMemAddressReserve", 19},
+                        {"cuMemExportToShareableHandle", 40},
+                        {"cuMemImportFromShareableHandle", 40}}) {
+    FunctionRecord& record = folder.page().functions[folder.function_index(anchor.name)];
+    record.delay_ns = anchor.us * 1000;
+    record.delay_kind = static_cast<u32>(DelayKind::kSpin);
+  }
+}
+
+}  // namespace
+
+u64 monotonic_ns() {
+  timespec now{};
+  ::clock_gettime(CLOCK_MONOTONIC, &now);
+  return static_cast<u64>(now.tv_sec) * 1000000000 + static_cast<u64>(now.tv_nsec);
+}
+
+Folder* Folder::open(const std::string& path, const FolderOptions& options, std::string& error) {
+  if (!make_folder(path, error) || !check_file_system(path, error)) return nullptr;
+  for (const char* part : {"/alloc", "/proc", "/ghost"})
+    if (!make_folder(path + part, error)) return nullptr;
+  const std::string guard_path = path + "/making";
+  int guard = ::open(guard_path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0666);
+  if (guard < 0) {
+    error = "cudasim: cannot open " + guard_path + ": " + std::strerror(errno);
+    return nullptr;
+  }
+  (void)::fchmod(guard, 0666);
+  while (::flock(guard, LOCK_EX) != 0 && errno == EINTR) {
+  }
+  auto folder = new Folder();
+  folder->path_ = path;
+  bool good = folder->map(error);
+  if (good && folder->page_->magic.load(std::memory_order_acquire) == 0) folder->make(options);
+  if (good && (folder->page_->magic != kMagic || folder->page_->version != kLayoutVersion)) {
+    error = "cudasim: " + path + " was made by another version; remove it or set CUDASIM_DIR";
+    good = false;
+  }
+  ::close(guard);
+  if (good) return folder;
+  delete folder;
+  return nullptr;
+}
+
+bool Folder::map(std::string& error) {
+  void* page = map_file(path_ + "/control", sizeof(ControlPage), error);
+  void* table =
+      page ? map_file(path_ + "/table", sizeof(AllocationSlot) * u64{kMaxAllocations}, error) : nullptr;
+  void* counts = table ? map_file(path_ + "/counts", u64{kMaxProcesses} * kMaxFunctions * 8, error) : nullptr;
+  void* ring = counts ? map_file(path_ + "/ring", sizeof(Record) * u64{kRingRecords}, error) : nullptr;
+  if (!ring) return false;
+  page_ = static_cast<ControlPage*>(page);
+  slots_ = static_cast<AllocationSlot*>(table);
+  counts_ = static_cast<std::atomic<u64>*>(counts);
+  ring_ = static_cast<Record*>(ring);
+  struct stat status {};
+  if (::stat((path_ + "/control").c_str(), &status) == 0) file_system_ = status.st_dev;
+  return true;
+}
+
+void Folder::make(const FolderOptions& options) {
+  ControlPage& page = *page_;
+  pthread_mutexattr_t attributes;
+  ::pthread_mutexattr_init(&attributes);
+  ::pthread_mutexattr_setpshared(&attributes, PTHREAD_PROCESS_SHARED);
+  ::pthread_mutexattr_setrobust(&attributes, PTHREAD_MUTEX_ROBUST);
+  ::pthread_mutex_init(&page.lock, &attributes);
+  ::pthread_mutexattr_destroy(&attributes);
+  page.version = kLayoutVersion;
+  page.seed = options.seed;
+  page.next_serial = 1;
+  page.export_limit = kMaxAllocations;
+  page.strict = options.strict;
+  page.dirty = options.dirty;
+  page.record = options.record;
+  page.death_min_ms = options.death_min_ms;
+  page.death_max_ms = options.death_max_ms;
+  page.break_rule = options.break_rule;
+  page.lazy_streams = 1;
+  page.device_count = static_cast<u32>(std::min<size_t>(options.device_bytes.size(), kMaxDevices));
+  for (u32 i = 0; i < page.device_count; i++) {
+    DeviceRecord& device = page.devices[i];
+    device.total_bytes = options.device_bytes[i];
+    const u64 context = std::min<u64>(512ull << 20, device.total_bytes / 32);
+    device.context_bytes = options.context_bytes.value_or(context / kGranularity * kGranularity);
+    if (::getrandom(device.uuid, sizeof device.uuid, 0) != sizeof device.uuid) std::abort();
+    std::snprintf(device.name, sizeof device.name, "cudasim %llu MiB",
+                  static_cast<unsigned long long>(device.total_bytes >> 20));
+    device.pci_bus = i + 1;
+    device.persistence = options.persistence;
+    device.vmm_supported = 1;
+  }
+  if (options.a100_latency) set_a100_latency(*this);
+  page.magic.store(kMagic, std::memory_order_release);
+}
+
+std::string Folder::allocation_path(u32 slot) const {
+  return path_ + "/alloc/" + std::to_string(slot);
+}
+std::string Folder::process_path(u32 process) const {
+  return path_ + "/proc/" + std::to_string(process);
+}
+
+bool Folder::breaks(u32 rule) const {
+  static const u32 own = [] {
+    const char* text = std::getenv("CUDASIM_BREAK");
+    return text ? static_cast<u32>(std::strtoul(text, nullptr, 10)) : 0u;
+  }();
+  return (own ? own : page_->break_rule.load(std::memory_order_relaxed)) == rule;
+}
+
+u32 Folder::function_index(const char* name) const {
+  auto find = [&] {
+    u32 i = 0;
+    for (; i < kMaxFunctions - 1 && page_->functions[i].named.load(std::memory_order_acquire); i++)
+      if (!std::strncmp(page_->functions[i].name, name, sizeof page_->functions[i].name - 1)) return i;
+    return i;
+  };
+  u32 index = find();
+  if (page_->functions[index].named.load(std::memory_order_acquire)) return index;
+  Lock lock(*this);
+  index = find();
+  FunctionRecord& record = page_->functions[index];
+  if (record.named.load(std::memory_order_acquire)) return index;
+  std::strncpy(record.name, name, sizeof record.name - 1);
+  record.named.store(1, std::memory_order_release);
+  return index;
+}
+
+void Folder::log(RecordKind kind, u32 function, int result, u64 a, u64 b, const char* text) const {
+  if (kind == RecordKind::kViolation) {
+    page_->violations++;
+    std::fprintf(stderr, "cudasim: violation: %s (%#llx, %#llx) in %s, pid %d\n", text,
+                 static_cast<unsigned long long>(a), static_cast<unsigned long long>(b),
+                 function < kMaxFunctions ? page_->functions[function].name : "?", ::getpid());
+  }
+  if (kind == RecordKind::kUnimplemented) page_->unimplemented++;
+  if (!page_->record.load(std::memory_order_relaxed)) return;
+  const u64 position = page_->ring_head.fetch_add(1, std::memory_order_relaxed);
+  Record& record = this->record(position);
+  record.sequence.store(0, std::memory_order_relaxed);
+  std::atomic_thread_fence(std::memory_order_release);
+  record.time_ns = monotonic_ns();
+  record.pid = ::getpid();
+  thread_local const int tid = static_cast<int>(::syscall(SYS_gettid));
+  record.tid = tid;
+  record.kind = static_cast<u32>(kind);
+  record.function = function;
+  record.result = result;
+  record.args[0] = a;
+  record.args[1] = b;
+  std::snprintf(record.text, sizeof record.text, "%s", text ? text : "");
+  record.sequence.store(position + 1, std::memory_order_release);
+}
+
+Folder::Lock::Lock(const Folder& folder) : folder_(folder) {
+  const int error = ::pthread_mutex_lock(&folder.page().lock);
+  if (error == EOWNERDEAD) {  // a process was killed inside; slots are whole, totals may not be
+    ::pthread_mutex_consistent(&folder.page().lock);
+    folder.page().lock_recoveries++;
+    recompute(folder);
+  } else if (error != 0) {
+    std::fprintf(stderr, "cudasim: the lock of %s is broken: %s\n", folder.path().c_str(),
+                 std::strerror(error));
+    std::abort();
+  }
+}
+
+Folder::Lock::~Lock() {
+  ::pthread_mutex_unlock(&folder_.page().lock);
+}
+
+}  // namespace cudasim
