@@ -1,0 +1,258 @@
+#include "libclient/broker_link.hpp"
+
+#include <unistd.h>
+
+#include <memory>
+
+#include "shm/fault_point.hpp"
+#include "shm/job_layout.hpp"
+#include "shm/ledger_layout.hpp"
+#include "shm/report_layout.hpp"
+#include "shm/socket_path.hpp"
+
+namespace apportion {
+
+namespace {
+
+using namespace std::chrono_literals;
+// Beyond what the broker itself may take by its config.
+constexpr auto kAnswerTime = 5s;
+
+wire::LayoutVersions our_layouts() {
+  wire::LayoutVersions layouts;
+  layouts.ledger_major = kLedgerMajor;
+  layouts.ledger_minor = kLedgerMinor;
+  layouts.job_page_major = kJobPageMajor;
+  layouts.job_page_minor = kJobPageMinor;
+  layouts.report_page_major = kReportPageMajor;
+  layouts.report_page_minor = kReportPageMinor;
+  return layouts;
+}
+
+template <typename M>
+const M* as(const wire::Message& message) {
+  return std::get_if<M>(&message);
+}
+
+Error refusal(std::uint32_t code, std::string_view text) {
+  return {static_cast<Errc>(code), std::string(text)};
+}
+
+}  // namespace
+
+Result<std::unique_ptr<BrokerLink>> BrokerLink::open(const Options& options) {
+  Environment environment = Environment::current();
+  if (!options.socket.empty()) environment.apportion_socket = options.socket;
+  Result<Connection> connected = connect_to_broker(environment);
+  if (!connected) return connected.error();
+  return open(std::move(connected->socket), connected->path, options);
+}
+
+Result<std::unique_ptr<BrokerLink>> BrokerLink::open(Fd socket, std::string path, const Options& options) {
+  if (options.job.size() > decltype(wire::Hello::job)::kMaxLength) {
+    return Error{Errc::invalid, "the job name \"" + options.job + "\" is longer than 63 bytes"};
+  }
+  std::unique_ptr<BrokerLink> link(new BrokerLink(std::move(socket), std::move(path)));
+  if (Status greeted = link->hello(options); !greeted) return greeted.error();
+  return link;
+}
+
+Status BrokerLink::hello(const Options& options) {
+  const std::lock_guard lock(mutex_);
+  auto message = wire::make<wire::Hello>(next_request_++, 0);
+  message.job.set(options.job);
+  message.label.set(options.label);
+  message.layouts = our_layouts();
+  message.flags = options.reclaimable ? wire::Hello::kReclaimable : 0;
+  if (Status sent = send(message); !sent) return sent;
+  channel::Datagram datagram;
+  Result<wire::Message> answer = answer_to(message.header.request_id, datagram, Clock::now() + kAnswerTime);
+  if (!answer) return answer.error();
+  const auto* welcome = as<wire::Welcome>(*answer);
+  if (welcome == nullptr) {
+    return lose({Errc::protocol, "the broker at " + path_ + " answered HELLO with " +
+                                     wire::to_text(static_cast<wire::Type>(wire::header_of(*answer).type))});
+  }
+  if (Status fds = channel::require_fds(datagram, wire::Welcome::kFds); !fds) {
+    Error error = fds.error();
+    if (datagram.fds_lost) error.code = Errc::system;  // K5: what ran out is descriptors, not memory
+    return lose(std::move(error));
+  }
+  welcome_ = *welcome;
+  pages_ = std::move(datagram.fds);
+  return Done{};
+}
+
+Result<BrokerLink::Granted> BrokerLink::request(Bytes min, Bytes want, std::uint32_t flags,
+                                                const TakePart& take) {
+  const std::lock_guard lock(mutex_);
+  auto message = wire::make<wire::Request>(next_request_++, welcome_.header.epoch);
+  message.min_bytes = min.value;
+  message.want_bytes = want.value;
+  message.flags = flags;
+  if (Status sent = send(message); !sent) return sent.error();
+  return receive_grant(message.header.request_id, take,
+                       Clock::now() + kAnswerTime + std::chrono::milliseconds(welcome_.wait_ms));
+}
+
+Result<BrokerLink::Granted> BrokerLink::receive_grant(std::uint64_t request_id, const TakePart& take,
+                                                      Clock::time_point deadline) {
+  Granted granted;
+  for (;;) {
+    channel::Datagram datagram;
+    Result<wire::Message> answer = answer_to(request_id, datagram, deadline);
+    if (!answer) {
+      // What was taken is taken; a part that comes later is given back when it is read.
+      if (granted.taken.value == 0) return answer.error();
+      if (!granted.error) granted.error = answer.error();
+      return granted;
+    }
+    if (const auto* refused = as<wire::Refusal>(*answer)) return refusal(refused->code, refused->text.view());
+    const auto* grant = as<wire::Grant>(*answer);
+    if (grant == nullptr || static_cast<wire::GrantKind>(grant->kind) != wire::GrantKind::chunks) {
+      return lose({Errc::protocol, "the broker at " + path_ + " answered REQUEST with something else"});
+    }
+    APPORTION_FAULT_POINT("client.after_grant");
+    const std::span entries(grant->entries.data(), grant->part.count);
+    Status taken = Done{};
+    if (Status fds = channel::require_fds(datagram, entries.size()); !fds) {
+      taken = Error{datagram.fds_lost ? Errc::system : Errc::protocol, fds.error().message};
+    } else if (granted.error) {
+      taken = *granted.error;
+    } else {
+      taken = take(granted.taken, entries, std::move(datagram.fds));
+    }
+    if (taken.ok()) {
+      for (const wire::ChunkEntry& entry : entries)
+        granted.taken += Bytes{entry.bytes};
+      APPORTION_FAULT_POINT("client.before_ack");
+      acknowledge(*grant);
+      APPORTION_FAULT_POINT("client.after_ack");
+    } else {
+      if (!granted.error) granted.error = taken.error();
+      datagram.fds.clear();
+      refuse_grant(*grant, taken.error().code);
+    }
+    if (grant->part.part + 1 == grant->part.parts) return granted;
+  }
+}
+
+Status BrokerLink::release(std::span<const std::uint64_t> ids) {
+  if (ids.empty()) return Done{};
+  const std::lock_guard lock(mutex_);
+  const std::uint64_t request_id = next_request_++;
+  Status sent = Done{};
+  wire::for_each_part<wire::Release>(ids.size(), wire::kMaxIds, request_id, welcome_.header.epoch,
+                                     [&](wire::Release& message, std::size_t first, std::size_t count) {
+                                       std::copy_n(ids.begin() + static_cast<std::ptrdiff_t>(first), count,
+                                                   message.ids.begin());
+                                       if (sent) sent = send(message);
+                                     });
+  if (!sent) return sent;
+  APPORTION_FAULT_POINT("client.after_release");
+  channel::Datagram datagram;
+  const Result<wire::Message> answer = answer_to(request_id, datagram, Clock::now() + kAnswerTime);
+  if (!answer) return answer.error();
+  return Done{};
+}
+
+Status BrokerLink::detach() {
+  const std::lock_guard lock(mutex_);
+  if (lost_) return Done{};
+  const auto message = wire::make<wire::Detach>(next_request_++, welcome_.header.epoch);
+  Status sent = send(message);
+  channel::Datagram datagram;
+  if (sent)
+    static_cast<void>(answer_to(message.header.request_id, datagram, Clock::now() + kAnswerTime).ok());
+  lose({Errc::not_attached, "detached"});
+  return sent;
+}
+
+Result<wire::Message> BrokerLink::answer_to(std::uint64_t request_id, channel::Datagram& datagram,
+                                            Clock::time_point deadline) {
+  for (;;) {
+    if (lost_) return *lost_;
+    if (Status received = channel::receive(socket_.get(), datagram, deadline); !received) {
+      Error error = received.error();
+      if (error.code == Errc::timed_out) {
+        error.message = "the broker at " + path_ + " did not answer in time; what is held stays usable";
+        return error;
+      }
+      if (error.code == Errc::disconnected) {
+        error.message =
+            "the broker at " + path_ + " is gone; what is held stays usable, more is not to be had";
+      }
+      return lose(std::move(error));
+    }
+    Result<wire::Message> message = wire::decode(datagram.bytes(), wire::Sender::broker);
+    if (!message) return lose({Errc::protocol, "the broker at " + path_ + ": " + message.error().message});
+    const wire::Header& header = wire::header_of(*message);
+    if (const auto* refused = as<wire::Refused>(*message)) {
+      return lose(refusal(refused->code, refused->text.view()));  // and it closes
+    }
+    const bool old = header.epoch < welcome_.header.epoch;  // F54
+    if (header.request_id == request_id && !old) {
+      if (wire::fds_of(*message) == 0) datagram.fds.clear();
+      return message;
+    }
+    settle_stranger(*message, datagram);
+  }
+}
+
+// A message that nobody waits for any more, or that came unasked.
+void BrokerLink::settle_stranger(const wire::Message& message, channel::Datagram& datagram) {
+  datagram.fds.clear();
+  if (const auto* grant = as<wire::Grant>(message)) {
+    if (grant->header.epoch < welcome_.header.epoch) return;  // F54: that broker's leases are settled already
+    refuse_grant(*grant, Errc::timed_out);
+  } else if (const auto* reclaim = as<wire::Reclaim>(message)) {
+    reclaim_ = reclaim->bytes;
+  }
+}
+
+void BrokerLink::acknowledge(const wire::Grant& grant) {
+  auto ack = wire::make<wire::GrantAck>(grant.header.request_id, grant.header.epoch);
+  ack.part.count = grant.part.count;
+  for (std::size_t index = 0; index < grant.part.count; ++index)
+    ack.ids[index] = grant.entries[index].chunk_id;
+  static_cast<void>(send(ack));  // a lost connection is noticed by the next call
+}
+
+void BrokerLink::refuse_grant(const wire::Grant& grant, Errc reason) {
+  auto nack = wire::make<wire::GrantNack>(grant.header.request_id, grant.header.epoch);
+  nack.reason = static_cast<std::uint32_t>(reason);
+  nack.part.count = grant.part.count;
+  for (std::size_t index = 0; index < grant.part.count; ++index)
+    nack.ids[index] = grant.entries[index].chunk_id;
+  static_cast<void>(send(nack));
+}
+
+template <typename M>
+Status BrokerLink::send(const M& message) {
+  if (lost_) return *lost_;
+  Status sent = channel::send(socket_.get(), wire::bytes_of(message), {}, Clock::now() + kAnswerTime);
+  if (sent || sent.error().code == Errc::timed_out) return sent;
+  if (sent.error().code == Errc::disconnected) {
+    return lose({Errc::disconnected,
+                 "the broker at " + path_ + " is gone; what is held stays usable, more is not to be had"});
+  }
+  return lose(sent.error());
+}
+
+Error BrokerLink::lose(Error why) {
+  if (!lost_) lost_ = std::move(why);
+  socket_.reset();
+  return *lost_;
+}
+
+void BrokerLink::hang_up() {
+  const std::lock_guard lock(mutex_);
+  lose({Errc::not_attached, "detached"});
+}
+
+void BrokerLink::abandon_in_child() noexcept {
+  // Not reset(): the parent's object must stay as it is, and the child's copy of it is never looked at again.
+  if (socket_.valid()) ::close(socket_.get());
+}
+
+}  // namespace apportion

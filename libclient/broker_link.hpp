@@ -1,0 +1,102 @@
+// The session with the broker: one socket, one request at a time, every answer with a deadline.
+//
+// Promises: one reader at a time; an answer that came too late is given back (NACK), so that nothing leaks; a
+// GRANT of an older epoch is closed and dropped (F54). A descriptor that is not wanted is closed. After the
+// connection is lost, every call says why. Never: maps anything, calls the driver, reconnects. Thread-safe:
+// calls wait for each other.
+#pragma once
+
+#include <atomic>
+#include <chrono>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "shm/channel.hpp"
+#include "shm/fd.hpp"
+#include "shm/result.hpp"
+#include "shm/wire.hpp"
+
+namespace apportion {
+
+class BrokerLink {
+ public:
+  struct Options {
+    std::string job;     // empty: jobs.default
+    std::string label;   // for people; cut at 63 bytes
+    std::string socket;  // a path, or a folder that holds broker.sock; empty: the default places
+    bool reclaimable = false;
+  };
+
+  // Connects and says HELLO. Errors: not_found or denied with every path tried and the command that starts a
+  // broker; invalid (a job name that is too long); what the broker refused with; protocol; timed_out.
+  [[nodiscard]] static Result<std::unique_ptr<BrokerLink>> open(const Options& options);
+  // The same over a socket that is connected already.
+  [[nodiscard]] static Result<std::unique_ptr<BrokerLink>> open(Fd socket, std::string path,
+                                                                const Options& options);
+
+  // What WELCOME said, and its pages: ledger, job page, report page. The fds are there until taken.
+  [[nodiscard]] const wire::Welcome& welcome() const { return welcome_; }
+  [[nodiscard]] std::vector<Fd> take_pages() { return std::move(pages_); }
+  [[nodiscard]] const std::string& path() const { return path_; }
+
+  // Takes the chunks of one GRANT message: maps them, or leaves nothing. `done` counts the bytes of earlier
+  // parts.
+  using TakePart =
+      std::function<Status(Bytes done, std::span<const wire::ChunkEntry> entries, std::vector<Fd> fds)>;
+  struct Granted {
+    Bytes taken;                 // by parts that were taken, and acknowledged
+    std::optional<Error> error;  // of the first part that was not; the rest is given back
+  };
+  // Asks for memory and waits for all of the answer: as long as the job's `wait`, and some seconds. Errors:
+  // the broker's refusal with its text; timed_out; disconnected; system where descriptors were lost (F26,
+  // K5).
+  [[nodiscard]] Result<Granted> request(Bytes min, Bytes want, std::uint32_t flags, const TakePart& take);
+  // These are unmapped here. Waits for the broker to have booked them.
+  [[nodiscard]] Status release(std::span<const std::uint64_t> ids);
+  // Ends the session and closes the socket.
+  [[nodiscard]] Status detach();
+
+  // Closes the socket without a word: what is held stays charged until this process is gone.
+  void hang_up();
+
+  // What the broker asked back since the last call; 0: nothing.
+  [[nodiscard]] Bytes take_reclaim() { return Bytes{reclaim_.exchange(0)}; }
+
+  // In a forked child: closes the child's copy of the socket, so that the parent's session ends with the
+  // parent. Async-signal-safe; nothing else may be called in the child.
+  void abandon_in_child() noexcept;
+
+ private:
+  BrokerLink(Fd socket, std::string path) : socket_(std::move(socket)), path_(std::move(path)) {}
+
+  using Clock = std::chrono::steady_clock;
+  [[nodiscard]] Status hello(const Options& options);
+  // The next message; whatever does not answer `request_id` is dealt with here. `datagram` keeps its fds.
+  [[nodiscard]] Result<wire::Message> answer_to(std::uint64_t request_id, channel::Datagram& datagram,
+                                                Clock::time_point deadline);
+  [[nodiscard]] Result<Granted> receive_grant(std::uint64_t request_id, const TakePart& take,
+                                              Clock::time_point deadline);
+  void settle_stranger(const wire::Message& message, channel::Datagram& datagram);
+  void acknowledge(const wire::Grant& grant);
+  void refuse_grant(const wire::Grant& grant, Errc reason);
+  template <typename M>
+  [[nodiscard]] Status send(const M& message);
+  // Remembers why, and closes the socket.
+  Error lose(Error why);
+
+  std::mutex mutex_;
+  Fd socket_;
+  const std::string path_;
+  wire::Welcome welcome_;
+  std::vector<Fd> pages_;
+  std::uint64_t next_request_ = 1;
+  std::optional<Error> lost_;
+  std::atomic<std::uint64_t> reclaim_{0};
+};
+
+}  // namespace apportion

@@ -1,0 +1,282 @@
+// The C face of the library: checks arguments, finds the session, turns Results into statuses and a line of
+// text. No exception leaves it.
+#include <apportion/apportion.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstdlib>
+#include <cstring>
+#include <new>
+#include <string_view>
+
+#include "libclient/fork_guard.hpp"
+#include "libclient/registry.hpp"
+
+namespace {
+
+using namespace apportion;
+
+static_assert(static_cast<int>(Errc::invalid) + 1 == APPORTION_INVALID);
+static_assert(static_cast<int>(Errc::timed_out) + 1 == APPORTION_TIMED_OUT);
+
+// Plain bytes: no destructor that could run before the last call of a thread (F48).
+constinit thread_local char last_error[1024] = "";
+
+apportion_status fail(apportion_status status, std::string_view text) noexcept {
+  const std::size_t length = std::min(text.size(), sizeof last_error - 1);
+  std::memcpy(last_error, text.data(), length);
+  last_error[length] = '\0';
+  return status;
+}
+
+apportion_status fail(const Error& error) noexcept {
+  return fail(static_cast<apportion_status>(static_cast<int>(error.code) + 1), error.message);
+}
+
+Client* find(apportion_client* client) noexcept {
+  return Registry::instance().find(reinterpret_cast<std::uintptr_t>(client));
+}
+
+Stream stream_of(apportion_stream stream) noexcept {
+  return reinterpret_cast<std::uintptr_t>(stream);
+}
+Address address_of(const void* pointer) noexcept {
+  return reinterpret_cast<std::uintptr_t>(pointer);
+}
+
+// Runs `work` on the session, if it is one.
+template <typename Work>
+apportion_status with(apportion_client* client, Work&& work) noexcept {
+  try {
+    if (Client* const session = find(client)) return work(*session);
+    return fail(Registry::instance().not_attached());
+  } catch (const std::bad_alloc&) {
+    return fail(APPORTION_OUT_OF_MEMORY, "the host is out of memory");
+  } catch (...) {
+    return fail(APPORTION_SYSTEM, "an unexpected failure inside the library");
+  }
+}
+
+std::string text_or(const char* given, const char* variable) {
+  if (given == nullptr && variable != nullptr) given = std::getenv(variable);
+  return given != nullptr ? given : "";
+}
+
+template <std::size_t N>
+void copy_text(char (&to)[N], const std::string& from) {
+  const std::size_t length = std::min(from.size(), N - 1);
+  std::memcpy(to, from.data(), length);
+  to[length] = '\0';
+}
+
+// Fills as much of the caller's structure as the caller knows of.
+template <typename T>
+apportion_status hand_over(T& ours, T* theirs) {
+  ours.struct_size = std::min(theirs->struct_size, sizeof(T));
+  std::memcpy(static_cast<void*>(theirs), &ours, ours.struct_size);
+  return APPORTION_OK;
+}
+
+}  // namespace
+
+extern "C" {
+
+APPORTION_API const char* apportion_status_name(apportion_status status) {
+  switch (status) {
+    case APPORTION_OK:
+      return "APPORTION_OK";
+    case APPORTION_INVALID:
+      return "APPORTION_INVALID";
+    case APPORTION_NOT_FOUND:
+      return "APPORTION_NOT_FOUND";
+    case APPORTION_DENIED:
+      return "APPORTION_DENIED";
+    case APPORTION_QUOTA:
+      return "APPORTION_QUOTA";
+    case APPORTION_OUT_OF_MEMORY:
+      return "APPORTION_OUT_OF_MEMORY";
+    case APPORTION_DRIVER:
+      return "APPORTION_DRIVER";
+    case APPORTION_SYSTEM:
+      return "APPORTION_SYSTEM";
+    case APPORTION_PROTOCOL:
+      return "APPORTION_PROTOCOL";
+    case APPORTION_DISCONNECTED:
+      return "APPORTION_DISCONNECTED";
+    case APPORTION_NOT_ATTACHED:
+      return "APPORTION_NOT_ATTACHED";
+    case APPORTION_BUSY:
+      return "APPORTION_BUSY";
+    case APPORTION_TIMED_OUT:
+      return "APPORTION_TIMED_OUT";
+  }
+  return "unknown";
+}
+
+APPORTION_API const char* apportion_last_error(void) {
+  return last_error;
+}
+
+APPORTION_API const char* apportion_version(void) {
+  return APPORTION_VERSION;
+}
+
+APPORTION_API apportion_status apportion_attach(const apportion_attach_options* options,
+                                                apportion_client** client) {
+  if (client == nullptr) return fail(APPORTION_INVALID, "apportion_attach: client is NULL");
+  try {
+    apportion_attach_options given = {};
+    if (options != nullptr) {
+      if (options->struct_size < sizeof(size_t) || options->struct_size > 4096) {
+        return fail(APPORTION_INVALID,
+                    "apportion_attach: set options.struct_size to sizeof(apportion_attach_options)");
+      }
+      std::memcpy(&given, options, std::min(options->struct_size, sizeof given));
+    }
+    if ((given.flags & ~APPORTION_RECLAIMABLE) != 0) {
+      return fail(APPORTION_INVALID, "apportion_attach: unknown flags");
+    }
+    Registry& registry = Registry::instance();
+    if (registry.in_forked_child()) return fail(registry.not_attached());
+    if (Status guarded = install_fork_guard(); !guarded) return fail(guarded.error());
+    BrokerLink::Options link;
+    link.job = text_or(given.job, "APPORTION_JOB");
+    link.socket = text_or(given.socket, nullptr);
+    link.label = given.label != nullptr ? given.label : program_invocation_short_name;
+    link.reclaimable = (given.flags & APPORTION_RECLAIMABLE) != 0;
+    Result<std::unique_ptr<Client>> attached = Client::attach(link);
+    if (!attached) return fail(attached.error());
+    const Result<Registry::Handle> handle = registry.add(*std::move(attached));
+    if (!handle) return fail(handle.error());
+    *client = reinterpret_cast<apportion_client*>(*handle);
+    return APPORTION_OK;
+  } catch (const std::bad_alloc&) {
+    return fail(APPORTION_OUT_OF_MEMORY, "the host is out of memory");
+  } catch (...) {
+    return fail(APPORTION_SYSTEM, "an unexpected failure inside the library");
+  }
+}
+
+APPORTION_API apportion_status apportion_detach(apportion_client* client) {
+  return with(client, [&](Client& session) {
+    const Status ended = session.detach();
+    if (!ended && !session.detached()) return fail(ended.error());
+    // Freed only here: a later call with this handle finds nothing.
+    const auto owned = Registry::instance().remove(reinterpret_cast<std::uintptr_t>(client));
+    return ended ? APPORTION_OK : fail(ended.error());
+  });
+}
+
+APPORTION_API apportion_status apportion_allocate(apportion_client* client, size_t bytes,
+                                                  apportion_stream stream, uint32_t flags, void** pointer) {
+  if (pointer == nullptr || (flags & ~APPORTION_EXACT) != 0) {
+    return fail(APPORTION_INVALID, pointer == nullptr ? "apportion_allocate: pointer is NULL"
+                                                      : "apportion_allocate: unknown flags");
+  }
+  return with(client, [&](Client& session) {
+    Address block = flags == 0 ? session.try_allocate(Bytes{bytes}, stream_of(stream)) : 0;
+    if (block == 0) {
+      const Result<Address> made =
+          session.allocate(Bytes{bytes}, stream_of(stream), (flags & APPORTION_EXACT) != 0);
+      if (!made) return fail(made.error());
+      block = *made;
+    }
+    *pointer = reinterpret_cast<void*>(block);
+    return APPORTION_OK;
+  });
+}
+
+APPORTION_API apportion_status apportion_deallocate(apportion_client* client, void* pointer,
+                                                    apportion_stream stream) {
+  return with(client, [&](Client& session) {
+    const Status freed = session.deallocate(address_of(pointer), stream_of(stream));
+    return freed ? APPORTION_OK : fail(freed.error());
+  });
+}
+
+APPORTION_API apportion_status apportion_stream_gone(apportion_client* client, apportion_stream stream) {
+  return with(client, [&](Client& session) {
+    const Status done = session.stream_gone(stream_of(stream));
+    return done ? APPORTION_OK : fail(done.error());
+  });
+}
+
+APPORTION_API apportion_status apportion_trim_to(apportion_client* client, size_t bytes, size_t* returned) {
+  return with(client, [&](Client& session) {
+    const Result<Bytes> given = session.trim_to(Bytes{bytes});
+    if (!given) return fail(given.error());
+    if (returned != nullptr) *returned = given->value;
+    return APPORTION_OK;
+  });
+}
+
+APPORTION_API apportion_status apportion_get_info(apportion_client* client, apportion_info* info) {
+  if (info == nullptr || info->struct_size < sizeof(size_t)) {
+    return fail(APPORTION_INVALID, "apportion_get_info: set info.struct_size to sizeof(apportion_info)");
+  }
+  return with(client, [&](Client& session) {
+    const Result<Client::Info> figures = session.info();
+    if (!figures) return fail(figures.error());
+    apportion_info ours = {};
+    ours.total_bytes = figures->total.value;
+    ours.free_bytes = figures->free.value;
+    ours.guarantee_bytes = figures->guarantee.value;
+    ours.in_force_bytes = figures->in_force.value;
+    ours.covered_bytes = figures->covered.value;
+    ours.limit_bytes = figures->limit.value;
+    ours.used_bytes = figures->used.value;
+    ours.charged_bytes = figures->charged.value;
+    ours.chunk_bytes = figures->chunk.value;
+    ours.session_id = figures->session_id;
+    ours.simulated = figures->simulated ? 1 : 0;
+    copy_text(ours.job, figures->job);
+    copy_text(ours.device_uuid, figures->device_uuid);
+    copy_text(ours.device_name, figures->device_name);
+    return hand_over(ours, info);
+  });
+}
+
+APPORTION_API apportion_status apportion_get_stats(apportion_client* client, apportion_stats* stats) {
+  if (stats == nullptr || stats->struct_size < sizeof(size_t)) {
+    return fail(APPORTION_INVALID, "apportion_get_stats: set stats.struct_size to sizeof(apportion_stats)");
+  }
+  return with(client, [&](Client& session) {
+    const Result<Client::Stats> figures = session.stats();
+    if (!figures) return fail(figures.error());
+    const ArenaStats& arena = figures->arena;
+    apportion_stats ours = {};
+    ours.num_allocs = arena.num_allocs;
+    ours.bytes_in_use = arena.bytes_in_use.value;
+    ours.peak_bytes_in_use = arena.peak_bytes_in_use.value;
+    ours.largest_alloc_size = arena.largest_alloc_size.value;
+    ours.bytes_limit = figures->bytes_limit.value;
+    ours.bytes_reserved = arena.pool_bytes.value;
+    ours.peak_bytes_reserved = arena.peak_pool_bytes.value;
+    ours.bytes_reservable_limit = figures->bytes_reservable_limit.value;
+    ours.largest_free_block_bytes = arena.largest_free_block_bytes.value;
+    ours.pool_bytes = arena.pool_bytes.value;
+    ours.peak_pool_bytes = arena.peak_pool_bytes.value;
+    ours.live_blocks = arena.live_blocks;
+    ours.cached_bytes = arena.cached_bytes.value;
+    ours.idle_bytes = arena.idle_bytes.value;
+    ours.pending_bytes = arena.pending_bytes.value;
+    ours.fragmentation = arena.fragmentation;
+    ours.arena_hits = arena.arena_hits;
+    ours.arena_misses = arena.arena_misses;
+    ours.synchronizes = arena.synchronizes;
+    ours.growths = arena.growths;
+    ours.chunks_leased = arena.chunks_leased;
+    ours.chunks_moved = arena.chunks_moved;
+    ours.chunks_returned = arena.chunks_returned;
+    return hand_over(ours, stats);
+  });
+}
+
+APPORTION_API apportion_status apportion_check(apportion_client* client) {
+  return with(client, [&](Client& session) {
+    const Status checked = session.check();
+    return checked ? APPORTION_OK : fail(checked.error());
+  });
+}
+
+}  // extern "C"

@@ -1,0 +1,198 @@
+#include "libclient/client.hpp"
+
+#include <cstdlib>
+
+namespace apportion {
+
+Result<std::unique_ptr<Client>> Client::attach(const BrokerLink::Options& options) {
+  Result<std::unique_ptr<BrokerLink>> broker = BrokerLink::open(options);
+  if (!broker) return broker.error();
+  return attach(*std::move(broker), options.reclaimable);
+}
+
+Result<std::unique_ptr<Client>> Client::attach(std::unique_ptr<BrokerLink> broker, bool reclaimable) {
+  std::unique_ptr<Client> client(new Client);
+  client->broker_ = std::move(broker);
+  client->reclaimable_ = reclaimable;
+  for (const auto step : {&Client::open_pages, &Client::open_device, &Client::open_arena}) {
+    if (Status done = (client.get()->*step)(); !done) return done.error();
+  }
+  client->report();
+  return client;
+}
+
+Client::~Client() {
+  if (broker_ == nullptr || detached_) return;
+  if (!detach()) broker_->hang_up();
+}
+
+Status Client::open_pages() {
+  const std::vector<Fd> pages = broker_->take_pages();  // closed at the end: mappings keep what they need
+  Result<JobPageReader> job = JobPageReader::open(pages[1].get());
+  if (!job) return job.error();
+  job_ = std::make_unique<JobPageReader>(*std::move(job));
+  Result<ReportPage> report = ReportPage::open(pages[2].get());
+  if (!report) return report.error();
+  page_ = std::make_unique<ReportPage>(*std::move(report));
+  return Done{};
+}
+
+Status Client::open_device() {
+  const wire::Welcome& welcome = broker_->welcome();
+  std::string driver;
+  if ((welcome.flags & wire::Welcome::kSimulated) != 0) {
+    // Only for a simulated device: a linked program finds it without variables of its own.
+    driver = welcome.driver_path.view();
+    ::setenv("CUDASIM_DIR", std::string(welcome.cudasim_dir.view()).c_str(), 1);
+    ::setenv("CUDASIM_FORCE", "1", 1);
+  }
+  Result<Device> device = Device::open(welcome.device_uuid.view(), driver);
+  if (!device) {
+    Error error = device.error();
+    error.message = "the broker at " + broker_->path() + " shares device " +
+                    std::string(welcome.device_uuid.view()) +
+                    ", which this process cannot use: " + error.message;
+    return error;
+  }
+  device_ = std::make_unique<Device>(*std::move(device));
+  return Done{};
+}
+
+Status Client::open_arena() {
+  const Bytes chunk{broker_->welcome().chunk_bytes};
+  const Bytes granularity = device_->facts().granularity;
+  if (chunk.value <= ArenaRanges::kSmallBlock || round_down(chunk, granularity) != chunk) {
+    return Error{Errc::protocol, "the broker's chunks of " + to_text(chunk) +
+                                     " do not fit the device's granularity of " + to_text(granularity)};
+  }
+  ArenaRanges ranges = ArenaRanges::for_device(device_->facts().total, chunk, granularity);
+  for (auto [range, bytes, base] : {std::tuple{&small_, ranges.small_bytes(), &ranges.small},
+                                    std::tuple{&large_, ranges.large_bytes(), &ranges.large}}) {
+    Result<AddressRange> reserved = AddressRange::reserve(*device_, bytes);
+    if (!reserved) return reserved.error();
+    *range = *std::move(reserved);
+    *base = range->base();
+    if (*base % granularity.value != 0) {  // rule 10: what came back is checked
+      return Error{Errc::driver, "the driver reserved addresses that are not aligned to its own granularity"};
+    }
+  }
+  source_ = std::make_unique<LeaseSource>(*broker_, *device_, chunk);
+  arena_ = std::make_unique<Arena>(ranges, *source_);
+  return Done{};
+}
+
+Address Client::try_allocate(Bytes bytes, Stream stream) noexcept {
+  const Address block = arena_->try_allocate(bytes, stream);
+  if (block != 0) tick();
+  return block;
+}
+
+Result<Address> Client::allocate(Bytes bytes, Stream stream, bool exact) {
+  if (!exact) {
+    if (const Address block = try_allocate(bytes, stream); block != 0) return block;
+  }
+  Result<Address> block = exact ? arena_->allocate_exact(bytes) : arena_->allocate(bytes, stream);
+  answer_reclaim();
+  report();
+  return block;
+}
+
+Status Client::deallocate(Address block, Stream stream) {
+  Status freed = arena_->deallocate(block, stream);
+  tick();
+  return freed;
+}
+
+Result<Bytes> Client::trim_to(Bytes mapped) {
+  Result<Bytes> given = arena_->trim_to(mapped);
+  report();
+  return given;
+}
+
+void Client::answer_reclaim() {
+  const Bytes asked = broker_->take_reclaim();
+  if (asked.value == 0) return;
+  if (const Result<ArenaStats> stats = arena_->stats(); stats.ok()) {
+    static_cast<void>(arena_->trim_to(saturating_sub(stats->pool_bytes, asked)).ok());
+  }
+}
+
+Result<Client::Info> Client::info() const {
+  const Result<JobPageFigures> figures = job_->read();
+  if (!figures) return figures.error();
+  const wire::Welcome& welcome = broker_->welcome();
+  Info info;
+  info.job = welcome.job.view();
+  info.device_uuid = welcome.device_uuid.view();
+  info.device_name = welcome.device_name.view();
+  info.total = Bytes{reclaimable_ ? figures->told_total_reclaimable : figures->told_total};
+  info.free = Bytes{reclaimable_ ? figures->told_free_reclaimable : figures->told_free};
+  info.guarantee = Bytes{figures->guarantee};
+  info.in_force = Bytes{figures->in_force};
+  info.covered = Bytes{figures->covered};
+  info.limit = Bytes{figures->limit};
+  info.used = Bytes{figures->used};
+  info.charged = Bytes{figures->charged};
+  info.chunk = Bytes{welcome.chunk_bytes};
+  info.simulated = (welcome.flags & wire::Welcome::kSimulated) != 0;
+  info.session_id = welcome.session_id;
+  return info;
+}
+
+Result<Client::Stats> Client::stats() {
+  const Result<ArenaStats> arena = arena_->stats();
+  if (!arena) return arena.error();
+  Stats stats;
+  stats.arena = *arena;
+  const Result<JobPageFigures> figures = job_->read();
+  if (!figures) return figures.error();
+  stats.bytes_limit = Bytes{reclaimable_ ? figures->told_total_reclaimable : figures->told_total};
+  stats.bytes_reservable_limit = small_.size() + large_.size();
+  return stats;
+}
+
+void Client::report() noexcept {
+  const Result<ArenaStats> arena = arena_->stats();
+  if (!arena) return;  // a signal handler in the middle of the arena
+  ReportFigures figures;
+  figures.bytes_in_use = arena->bytes_in_use.value;
+  figures.bytes_cached = arena->cached_bytes.value;
+  figures.bytes_reserved = arena->pool_bytes.value;
+  figures.bytes_limit = broker_->welcome().told_total_bytes;
+  figures.bytes_reservable_limit = (small_.size() + large_.size()).value;
+  figures.peak_bytes_in_use = arena->peak_bytes_in_use.value;
+  figures.peak_bytes_reserved = arena->peak_pool_bytes.value;
+  figures.largest_alloc_size = arena->largest_alloc_size.value;
+  figures.largest_free_block_bytes = arena->largest_free_block_bytes.value;
+  figures.pool_bytes = arena->pool_bytes.value;
+  figures.peak_pool_bytes = arena->peak_pool_bytes.value;
+  figures.bytes_idle = arena->idle_bytes.value;
+  figures.num_allocs = arena->num_allocs;
+  figures.num_frees = arena->num_allocs - arena->live_blocks;
+  figures.fragmentation_ppm = static_cast<std::uint64_t>(arena->fragmentation * 1e6);
+  figures.hits_free_list = arena->arena_hits;
+  figures.hits_grown = arena->arena_misses;
+  page_->write(figures);
+}
+
+Status Client::detach() {
+  Status ended = Done{};
+  if (source_ != nullptr) {
+    if (Status passed = source_->synchronize(kNoStream); !passed) return passed;
+    ended = source_->unmap_all();
+  }
+  detached_ = true;
+  if (ended.ok()) {
+    ended = broker_->detach();
+  } else {
+    broker_->hang_up();
+  }
+  arena_.reset();
+  source_.reset();
+  for (AddressRange* range : {&small_, &large_}) {
+    if (Status freed = range->free(); !freed && ended.ok()) ended = freed;
+  }
+  return ended;
+}
+
+}  // namespace apportion

@@ -1,0 +1,104 @@
+// One attached session as its user sees it: the arena over leases, what the job page says, and the report
+// page.
+//
+// Owns, in this order: the link to the broker, the device, the address ranges, the source, the arena.
+// Promises: allocate and deallocate touch nothing but the arena while it has room; what is reported to the
+// broker is a few plain stores, at most every kReportEvery calls. Never: threads, signals, exit handlers.
+// Thread-safe, but for detach(), which is the last call.
+#pragma once
+
+#include <atomic>
+#include <memory>
+#include <string>
+
+#include "gpu/mapping.hpp"
+#include "libclient/arena.hpp"
+#include "libclient/broker_link.hpp"
+#include "libclient/lease_source.hpp"
+#include "shm/job_page.hpp"
+#include "shm/report_page.hpp"
+
+namespace apportion {
+
+class Client {
+ public:
+  // What the program is told and how its job stands. Bytes. Moves by what the job does, never by what others
+  // do.
+  struct Info {
+    std::string job;
+    std::string device_uuid;
+    std::string device_name;
+    Bytes total;  // as told: plan with this
+    Bytes free;
+    Bytes guarantee;
+    Bytes in_force;
+    Bytes covered;
+    Bytes limit;
+    Bytes used;     // by all sessions of the job
+    Bytes charged;  // used, idle, and on its way back
+    Bytes chunk;
+    bool simulated = false;
+    std::uint64_t session_id = 0;
+  };
+  struct Stats {
+    ArenaStats arena;
+    Bytes bytes_limit;             // as told
+    Bytes bytes_reservable_limit;  // addresses
+  };
+
+  // Errors: BrokerLink's; not_found where this process cannot see the broker's device; driver.
+  [[nodiscard]] static Result<std::unique_ptr<Client>> attach(const BrokerLink::Options& options);
+  [[nodiscard]] static Result<std::unique_ptr<Client>> attach(std::unique_ptr<BrokerLink> broker,
+                                                              bool reclaimable);
+  ~Client();
+
+  // As Arena's. exact: one driver handle for the block.
+  [[nodiscard]] Address try_allocate(Bytes bytes, Stream stream) noexcept;
+  [[nodiscard]] Result<Address> allocate(Bytes bytes, Stream stream, bool exact);
+  Status deallocate(Address block, Stream stream);
+  Status stream_gone(Stream stream) { return arena_->stream_gone(stream); }
+  [[nodiscard]] Result<Bytes> trim_to(Bytes mapped);
+
+  // From the job page: no message, no system call.
+  [[nodiscard]] Result<Info> info() const;
+  [[nodiscard]] Result<Stats> stats();
+  [[nodiscard]] Status check() { return arena_->check(); }
+
+  // Waits for the GPU, unmaps everything, live blocks included, and ends the session. Where the GPU cannot be
+  // waited for (busy: a stream is being captured) all is as before. Where memory could not be unmapped, the
+  // session is left without a word, so that the broker keeps it charged until this process is gone.
+  Status detach();
+  [[nodiscard]] bool detached() const { return detached_; }
+  void abandon_in_child() noexcept { broker_->abandon_in_child(); }
+
+ private:
+  static constexpr std::uint32_t kReportEvery = 1024;
+
+  Client() = default;
+  [[nodiscard]] Status open_device();
+  [[nodiscard]] Status open_pages();
+  [[nodiscard]] Status open_arena();
+  void tick() noexcept {
+    // Not an increment: a lost tick costs nothing, a locked one would cost every call.
+    const std::uint32_t ticks = ticks_.load(std::memory_order_relaxed) + 1;
+    ticks_.store(ticks, std::memory_order_relaxed);
+    if (ticks % kReportEvery == 0) report();
+  }
+  void report() noexcept;
+  // After the slow path: gives back what the broker asked for meanwhile.
+  void answer_reclaim();
+
+  bool reclaimable_ = false;
+  bool detached_ = false;
+  std::unique_ptr<BrokerLink> broker_;
+  std::unique_ptr<Device> device_;
+  std::unique_ptr<JobPageReader> job_;
+  std::unique_ptr<ReportPage> page_;
+  AddressRange small_;
+  AddressRange large_;
+  std::unique_ptr<LeaseSource> source_;
+  std::unique_ptr<Arena> arena_;
+  std::atomic<std::uint32_t> ticks_{0};
+};
+
+}  // namespace apportion

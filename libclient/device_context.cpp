@@ -1,0 +1,72 @@
+#include "libclient/device_context.hpp"
+
+#include "gpu/capture_guard.hpp"
+#include "gpu/stream.hpp"
+
+namespace apportion {
+
+DeviceContext::~DeviceContext() {
+  if (primary_ != nullptr) static_cast<void>(device_.driver().device_primary_ctx_release(device_.ordinal()));
+}
+
+bool DeviceContext::current_is_ours() const {
+  CUcontext current = nullptr;
+  CUdevice device = 0;
+  return device_.driver().ctx_get_current(&current) == CUDA_SUCCESS && current != nullptr &&
+         device_.driver().ctx_get_device(&device) == CUDA_SUCCESS && device == device_.ordinal();
+}
+
+Status DeviceContext::retain() {
+  if (primary_ != nullptr) return Done{};
+  return driver_status(device_.driver(),
+                       device_.driver().device_primary_ctx_retain(&primary_, device_.ordinal()),
+                       "cuDevicePrimaryCtxRetain");
+}
+
+Status DeviceContext::with_primary(const std::function<Status()>& work) const {
+  const DriverTable& driver = device_.driver();
+  if (const CUresult r = driver.ctx_push_current(primary_); r != CUDA_SUCCESS) {
+    return driver_error(driver, r, "cuCtxPushCurrent");
+  }
+  Status status = work();
+  CUcontext popped = nullptr;
+  static_cast<void>(driver.ctx_pop_current(&popped));
+  return status;
+}
+
+Status DeviceContext::run(const std::function<Status()>& work) {
+  const CaptureGuard guard(device_.driver());
+  if (current_is_ours()) return work();
+  if (Status retained = retain(); !retained) return retained;
+  return with_primary(work);
+}
+
+Status DeviceContext::synchronize(std::initializer_list<std::uint64_t> streams) {
+  const DriverTable& driver = device_.driver();
+  const CaptureGuard guard(driver);
+  const auto quiet = [&]() -> Status {
+    // A synchronise beside a capture would fail and spoil it.
+    for (const std::uint64_t stream : streams) {
+      const Result<bool> capturing = is_capturing(driver, reinterpret_cast<CUstream>(stream));
+      if (!capturing || *capturing) {
+        return Error{Errc::busy,
+                     "a stream is being captured; memory that must wait for the GPU is not to be had"};
+      }
+    }
+    return synchronize_context(driver);
+  };
+  if (current_is_ours()) {
+    if (Status done = quiet(); !done) return done;
+  }
+  unsigned flags = 0;
+  int active = 1;
+  if (driver.device_primary_ctx_get_state != nullptr &&
+      driver.device_primary_ctx_get_state(device_.ordinal(), &flags, &active) != CUDA_SUCCESS) {
+    active = 1;
+  }
+  if (active == 0) return Done{};  // nobody has given it work
+  if (Status retained = retain(); !retained) return retained;
+  return with_primary(quiet);
+}
+
+}  // namespace apportion

@@ -1,0 +1,42 @@
+// The CUDA context that the client's driver calls run in.
+//
+// Promises: makes no context of its own while one of the device is current on the calling thread; else it
+// retains the device's primary one at the first need, and keeps it to the end: that is the one CUDA's runtime
+// and the frameworks use. What was current before a Scope is current after it. Not thread-safe; the arena's
+// slow lock covers it.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+
+#include "gpu/device.hpp"
+
+namespace apportion {
+
+class DeviceContext {
+ public:
+  explicit DeviceContext(const Device& device) : device_(device) {}
+  ~DeviceContext();
+  DeviceContext(const DeviceContext&) = delete;
+  DeviceContext& operator=(const DeviceContext&) = delete;
+
+  // Runs `work` with a context of the device current, so that its driver calls do not spoil a stream capture
+  // on another thread (rule 36). Errors: out_of_memory (no room for a context), driver; else what `work`
+  // answers.
+  [[nodiscard]] Status run(const std::function<Status()>& work);
+
+  // Returns when the GPU has done what the current and the primary context were given. Errc::busy, leaving
+  // the capture whole, where one of `streams` is being captured. The legacy stream (0) stands for all
+  // blocking ones.
+  [[nodiscard]] Status synchronize(std::initializer_list<std::uint64_t> streams);
+
+ private:
+  [[nodiscard]] bool current_is_ours() const;
+  [[nodiscard]] Status retain();
+  [[nodiscard]] Status with_primary(const std::function<Status()>& work) const;
+
+  const Device& device_;
+  CUcontext primary_ = nullptr;  // retained, if any
+};
+
+}  // namespace apportion

@@ -1,0 +1,138 @@
+#include "libclient/lease_source.hpp"
+
+#include <algorithm>
+
+namespace apportion {
+
+Result<Bytes> LeaseSource::lease(Address address, Bytes min, Bytes want, std::uint32_t flags) {
+  lost_ = false;
+  const auto take = [&](Bytes done, std::span<const wire::ChunkEntry> entries,
+                        std::vector<Fd> fds) -> Status {
+    Bytes bytes;
+    for (const wire::ChunkEntry& entry : entries) {
+      const bool whole =
+          (flags & wire::Request::kExact) != 0 ? entry.bytes == want.value : entry.bytes == chunk_.value;
+      // A hostile or broken broker must not make us map beyond what the arena made room for.
+      if (!whole || saturating_sub(want, done + bytes).value < entry.bytes) {
+        return Error{Errc::protocol, "the broker granted chunks of another size than was asked for"};
+      }
+      bytes += Bytes{entry.bytes};
+    }
+    const Address at = address + done.value;
+    if (Status mapped = mapper_.map(at, entries, std::move(fds)); !mapped) {
+      lost_ = lost_ || mapper_.lost();
+      return mapped;
+    }
+    Address next = at;
+    for (const wire::ChunkEntry& entry : entries) {
+      leases_.insert_or_assign(next, Lease{entry.chunk_id, Bytes{entry.bytes}});
+      next += entry.bytes;
+    }
+    return Done{};
+  };
+  Result<BrokerLink::Granted> granted = broker_.request(min, want, flags, take);
+  if (!granted) return granted.error();
+  if (granted->taken >= min) return granted->taken;
+  const bool lost = lost_;
+  if (granted->taken.value != 0 && !give_back(address, granted->taken)) lost_ = true;
+  lost_ = lost_ || lost;
+  if (granted->error) return *granted->error;
+  return Error{Errc::protocol, "the broker granted less than was asked for"};
+}
+
+// Never used, so there is no GPU to wait for.
+Status LeaseSource::give_back(Address address, Bytes bytes) {
+  if (Status unmapped = mapper_.unmap(address, bytes); !unmapped) return unmapped;
+  std::vector<std::uint64_t> ids;
+  auto lease = leases_.lower_bound(address);
+  while (lease != leases_.end() && lease->first < address + bytes.value) {
+    ids.push_back(lease->second.id);
+    lease = leases_.erase(lease);
+  }
+  static_cast<void>(broker_.release(ids).ok());  // unmapped here in any case
+  return Done{};
+}
+
+Result<std::uint32_t> LeaseSource::map(Address address, std::uint32_t min, std::uint32_t want) {
+  const Result<Bytes> taken = lease(address, chunk_ * min, chunk_ * want, 0);
+  if (!taken) return taken.error();
+  return static_cast<std::uint32_t>(*taken / chunk_);
+}
+
+Status LeaseSource::map_exact(Address address, Bytes bytes) {
+  const Result<Bytes> taken = lease(address, bytes, bytes, wire::Request::kExact);
+  if (!taken) return taken.error();
+  return Done{};
+}
+
+Status LeaseSource::move(std::span<const Address> from, Address to) {
+  Status moved = mapper_.move(from, to, chunk_);
+  lost_ = mapper_.lost();
+  if (!moved) return moved;
+  for (std::size_t index = 0; index < from.size(); ++index) {
+    auto node = leases_.extract(from[index]);
+    APPORTION_CHECK(!node.empty());
+    node.key() = to + index * chunk_.value;
+    leases_.insert(std::move(node));
+  }
+  return Done{};
+}
+
+ChunkSource::Returned LeaseSource::unmap(std::span<const Address> chunks) {
+  lost_ = false;
+  Returned returned;
+  std::vector<std::uint64_t> ids;
+  ids.reserve(chunks.size());
+  while (returned.count < chunks.size() && !returned.error) {
+    // One call for a run of chunks side by side.
+    std::size_t run = 1;
+    while (returned.count + run < chunks.size() &&
+           chunks[returned.count + run] == chunks[returned.count] + run * chunk_.value) {
+      ++run;
+    }
+    if (Status unmapped = mapper_.unmap(chunks[returned.count], chunk_ * run); !unmapped) {
+      lost_ = mapper_.lost();
+      returned.error = unmapped.error();
+      break;
+    }
+    for (std::size_t index = 0; index < run; ++index) {
+      const auto lease = leases_.find(chunks[returned.count + index]);
+      APPORTION_CHECK(lease != leases_.end());
+      ids.push_back(lease->second.id);
+      leases_.erase(lease);
+    }
+    returned.count += run;
+  }
+  // Without an answer the broker books them when the session ends: over-counted, never under-counted.
+  static_cast<void>(broker_.release(ids).ok());
+  return returned;
+}
+
+Status LeaseSource::unmap_exact(Address address, Bytes bytes) {
+  lost_ = false;
+  const auto lease = leases_.find(address);
+  APPORTION_CHECK(lease != leases_.end() && lease->second.bytes == bytes);
+  if (Status unmapped = mapper_.unmap(address, bytes); !unmapped) {
+    lost_ = mapper_.lost();
+    return unmapped;
+  }
+  const std::uint64_t id = lease->second.id;
+  leases_.erase(lease);
+  static_cast<void>(broker_.release(std::span(&id, 1)).ok());
+  return Done{};
+}
+
+Status LeaseSource::unmap_all() {
+  Status first = Done{};
+  for (auto lease = leases_.begin(); lease != leases_.end();) {
+    const Address begin = lease->first;
+    Address end = begin;
+    for (; lease != leases_.end() && lease->first == end; ++lease)
+      end += lease->second.bytes.value;
+    if (Status unmapped = mapper_.unmap(begin, Bytes{end - begin}); !unmapped && first.ok()) first = unmapped;
+  }
+  leases_.clear();
+  return first;
+}
+
+}  // namespace apportion

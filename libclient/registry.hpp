@@ -1,0 +1,54 @@
+// Which sessions this process has, by the handles its user holds.
+//
+// Promises: a handle that was detached, or that never was one, is not found, whatever its value; finding one
+// is two loads. In a forked child every handle is gone and nothing can be attached (F06): CUDA does not
+// survive fork. Thread-safe, but a handle must not be used while it is removed.
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <mutex>
+
+#include "libclient/client.hpp"
+
+namespace apportion {
+
+class Registry {
+ public:
+  using Handle = std::uintptr_t;  // generation x kSlots + slot; never 0
+  static constexpr std::uintptr_t kSlots = 64;
+
+  // The process's own. Never destroyed: calls from static destructors after main find it (F48).
+  [[nodiscard]] static Registry& instance();
+
+  [[nodiscard]] Client* find(Handle handle) const noexcept {
+    const Slot& slot = slots_[handle % kSlots];
+    return handle != 0 && slot.handle.load(std::memory_order_acquire) == handle ? slot.client : nullptr;
+  }
+  // Errors: busy (all slots are taken); not_attached (a forked child).
+  [[nodiscard]] Result<Handle> add(std::unique_ptr<Client> client);
+  // Nothing where the handle is not found.
+  [[nodiscard]] std::unique_ptr<Client> remove(Handle handle);
+
+  // Why a handle is not found.
+  [[nodiscard]] Error not_attached() const;
+  [[nodiscard]] bool in_forked_child() const { return forked_.load(std::memory_order_relaxed); }
+
+ private:
+  struct Slot {
+    std::atomic<Handle> handle{0};  // 0: vacant
+    Client* client = nullptr;
+    std::uintptr_t generation = 0;
+  };
+
+  Registry() = default;
+  friend void abandon_sessions_in_child();
+
+  std::mutex mutex_;  // of add and remove
+  std::array<Slot, kSlots> slots_;
+  std::atomic<bool> forked_{false};
+};
+
+}  // namespace apportion
