@@ -40,16 +40,23 @@ Result<std::vector<gid_t>> groups_of(int socket) {
   }
 }
 
-// Sets pidfd and start_time by number. A number can change hands between any two steps (F08): the start time
-// read on both sides of pidfd_open shows that it did not during them, and the caller's connection is young.
-Status tie_by_pid(Peer& peer) {
+bool hung_up(int socket) {
+  pollfd entry{socket, 0, 0};
+  return ::poll(&entry, 1, 0) > 0 && (entry.revents & (POLLHUP | POLLERR | POLLNVAL)) != 0;
+}
+
+// Sets pidfd and start_time by number. A number can change hands (F08): the start time read on both sides of
+// pidfd_open shows that it did not meanwhile, and a connection that is still up afterwards that it did not
+// before. What remains is a peer that died after forking a child that keeps its socket, and whose number is
+// taken again, all before we get here; only SO_PEERPIDFD closes that.
+Status tie_by_pid(int socket, Peer& peer) {
   if (peer.pid == 0) return Done{};
   const Result<std::uint64_t> before = process_start_time(peer.pid);
   if (!before) return gone();
   Result<Fd> pidfd = open_pidfd(peer.pid);
   if (!pidfd) return pidfd.error().code == Errc::not_found ? gone() : pidfd.error();
   const Result<std::uint64_t> after = process_start_time(peer.pid);
-  if (!after || *after != *before || has_exited(*pidfd)) return gone();
+  if (!after || *after != *before || has_exited(*pidfd) || hung_up(socket)) return gone();
   peer.pidfd = std::move(*pidfd);
   peer.start_time = *before;
   return Done{};
@@ -97,7 +104,7 @@ Result<Peer> identify_peer(int socket, PidfdSource source) {
     if (!tied) return tied.error();
     if (*tied) return peer;
   }
-  if (Status tied = tie_by_pid(peer); !tied) return tied.error();
+  if (Status tied = tie_by_pid(socket, peer); !tied) return tied.error();
   return peer;
 }
 

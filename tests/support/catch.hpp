@@ -24,10 +24,10 @@ inline void note_skip(const std::string& test, const std::string& reason) {
   }
 }
 }  // namespace apportion::testing
-#define APPORTION_SKIP(reason)                                                                              \
-  do {                                                                                                      \
-    ::apportion::testing::note_skip(Catch::getResultCapture().getCurrentTestName(), reason);               \
-    SUCCEED("skipped");                                                                                     \
-    return;                                                                                                 \
+#define APPORTION_SKIP(reason)                                                               \
+  do {                                                                                       \
+    ::apportion::testing::note_skip(Catch::getResultCapture().getCurrentTestName(), reason); \
+    SUCCEED("skipped");                                                                      \
+    return;                                                                                  \
   } while (false)
 #endif
