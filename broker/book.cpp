@@ -78,8 +78,6 @@ Book::Book(Bytes pool, Bytes chunk, const std::vector<std::string>& jobs, Journa
     if (damage.table == JournalImage::Damage::Table::chunks) used_chunks[damage.slot] = true;
     if (damage.table == JournalImage::Damage::Table::sessions) used_sessions[damage.slot] = true;
   }
-  chunks_.resize(shape.chunk_slots);
-  sessions_.resize(shape.session_slots);
   for (std::uint32_t slot = shape.chunk_slots; slot-- > 0;) {
     if (!used_chunks[slot]) vacant_chunks_.push_back(slot);
   }
@@ -213,6 +211,7 @@ std::optional<SessionId> Book::open(JobIndex job_index, const JournalSession& fi
   if (vacant_sessions_.empty()) return std::nullopt;
   const std::uint32_t slot = vacant_sessions_.back();
   vacant_sessions_.pop_back();
+  if (slot >= sessions_.size()) sessions_.resize(slot + 1);
   Session& session = sessions_[slot];
   session = Session{};
   session.id = SessionId::of(slot, journal_.session_generation(slot) + 1);
@@ -278,6 +277,7 @@ ChunkId Book::begin_make(Bytes bytes) {
   APPORTION_CHECK(bytes.value > 0 && bytes <= loose_ && !vacant_chunks_.empty());
   const std::uint32_t slot = vacant_chunks_.back();
   vacant_chunks_.pop_back();
+  if (slot >= chunks_.size()) chunks_.resize(slot + 1);
   Chunk& chunk = chunks_[slot];
   chunk.id = ChunkId::of(slot, journal_.chunk_generation(slot) + 1);
   chunk.bytes = bytes;
@@ -423,6 +423,7 @@ std::optional<ChunkId> Book::pick_any_free() const {
 // --- what a predecessor left
 
 void Book::adopt_session(SessionId id, JobIndex job_index, const JournalSession& fields) {
+  if (id.slot() >= sessions_.size()) sessions_.resize(id.slot() + 1);
   Session& session = sessions_[id.slot()];
   APPORTION_CHECK(session.state == SessionPhase::vacant);
   session.id = id;
@@ -438,6 +439,7 @@ void Book::adopt_session(SessionId id, JobIndex job_index, const JournalSession&
 }
 
 void Book::adopt_chunk(ChunkId id, Bytes bytes, SessionId session_id) {
+  if (id.slot() >= chunks_.size()) chunks_.resize(id.slot() + 1);
   Chunk& chunk = chunks_[id.slot()];
   APPORTION_CHECK(chunk.state == ChunkState::vacant && bytes <= loose_);
   chunk.id = id;

@@ -155,7 +155,7 @@ class Book {
   Bytes unsettled_{};
   Journal& journal_;
   std::vector<JobBook> jobs_;
-  std::vector<Chunk> chunks_;  // by slot
+  std::vector<Chunk> chunks_;  // by slot; grows with the highest slot used, as the sessions do
   std::vector<std::uint32_t> vacant_chunks_;
   std::vector<Session> sessions_;  // by slot
   std::vector<std::uint32_t> vacant_sessions_;

@@ -131,6 +131,7 @@ void follow(World& world, const Step& step, bool prompt) {
 
 std::vector<Step> steps_after(const Model& model, const std::vector<Step>& path, bool prompt) {
   World world(model.setup, model.places, false);
+  world.checking = false;
   world.start();
   for (const Step& step : path)
     follow(world, step, prompt);
@@ -157,9 +158,11 @@ Explored explore(const Model& model, std::size_t most_states, bool prompt) {
     const std::vector<Step> next = steps_after(model, path, prompt);
     for (const Step& step : next) {
       World world(model.setup, model.places, true);
+      world.checking = false;
       world.start();
       for (const Step& before : path)
         follow(world, before, prompt);
+      world.checking = true;
       const CoverWatch watch(world);
       step_with_reference(world, model.setup, step);
       if (prompt) world.work();

@@ -90,6 +90,8 @@ class World {
   std::vector<ChunkId> take(std::size_t place, std::uint64_t chunks);  // request, work, ack; empty: refused
   [[nodiscard]] Bytes used(std::size_t place) const;                   // charged to the place's job
   [[nodiscard]] JobIndex job_of(std::size_t place) const;
+  // The client let go of a chunk without telling anybody.
+  void let_go(std::size_t place, ChunkId id) { clients_[place].has.erase(id); }
   [[nodiscard]] bool any_request_pending() const;
   [[nodiscard]] const Client& client(std::size_t place) const { return clients_[place]; }
   [[nodiscard]] std::vector<Refusal> take_refusals() { return std::exchange(refusals_, {}); }
@@ -108,6 +110,7 @@ class World {
   [[nodiscard]] Bytes physical() const;  // bytes the device holds for the broker or anybody it gave chunks to
   void feed(const Event& event);         // as the shell would, and carries the actions out
   std::int64_t now = 1'000'000'000;
+  bool checking = true;      // off while a path that was checked before is walked again
   bool device_full = false;  // the driver answers out of memory
 
  private:
