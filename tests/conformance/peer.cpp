@@ -24,10 +24,12 @@ namespace {
 constexpr int kCallDeadlineMs = 60'000;
 constexpr int kExitDeadlineMs = 10'000;
 
-// The program beside this one, or the one APPORTION_PEER names.
+// The program APPORTION_PEER names, else the one beside this program, else the one in the build's
+// conformance/.
 std::string peer_program() {
   if (const char* named = std::getenv("APPORTION_PEER")) return named;
-  return program_folder() + "/conformance_peer";
+  const std::string beside = program_folder() + "/conformance_peer";
+  return ::access(beside.c_str(), X_OK) == 0 ? beside : program_folder() + "/../conformance/conformance_peer";
 }
 
 std::vector<std::string> peer_environment(const PeerOptions& options) {

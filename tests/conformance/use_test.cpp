@@ -19,7 +19,7 @@ TEST_CASE("rule 18: unmap does not wait for the work on the range, and the simul
   CHECK(control->violations == reported + 1);
 }
 
-TEST_CASE("rule 18: after a synchronise, unmap and release are no violation", "[order]") {
+TEST_CASE("after a synchronise, unmap and release are no violation (rule 18 the other way)", "[order]") {
   SIMULATOR_ONLY("what a device does then is undefined; tests/gpu/ looks at it");
   Scene scene({.observer = false});
   Peer peer = scene.with_context();

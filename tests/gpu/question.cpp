@@ -5,13 +5,24 @@
 
 namespace apportion::conformance {
 
+namespace {
+
+// The suite's own main reports on standard output; there the answers must not disturb it.
+#ifdef BARE_TESTS
+FILE* const answers = stdout;
+#else
+FILE* const answers = stderr;
+#endif
+
+}  // namespace
+
 void expected(const std::string& text) {
-  std::printf("  expected: %s\n", text.c_str());
+  std::fprintf(answers, "  expected: %s\n", text.c_str());
 }
 
 void seen(const std::string& text) {
-  std::printf("  seen:     %s\n", text.c_str());
-  std::fflush(stdout);
+  std::fprintf(answers, "  seen:     %s\n", text.c_str());
+  std::fflush(answers);
 }
 
 std::string told(const std::string& call, Answer answer) {

@@ -10,6 +10,9 @@
 #include <string>
 #include <type_traits>
 
+// For sources that report differently under this main.
+#define BARE_TESTS 1
+
 namespace bare {
 
 template <typename T>
