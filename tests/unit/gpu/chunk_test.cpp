@@ -108,7 +108,7 @@ TEST_CASE("F33: a failing create, export, import or check of an import leaves no
   for (const char* function : {"cuMemCreate", "cuMemExportToShareableHandle",
                                "cuMemImportFromShareableHandle", "cuMemGetAllocationPropertiesFromHandle"}) {
     INFO(function);
-    const FailingCall failing(function, CUDA_ERROR_UNKNOWN, 1, Simulated::kForEver);
+    const FailingCall failing(function, CUDA_ERROR_UNKNOWN, 1, FailingCall::kForEver);
     const auto attempt = [&]() -> Status {
       auto chunk = make(2_MiB);
       if (!chunk) return chunk.error();
@@ -120,7 +120,7 @@ TEST_CASE("F33: a failing create, export, import or check of an import leaves no
     };
     const Status status = attempt();
     REQUIRE_FALSE(status.ok());
-    CHECK(sim.failed());
+    CHECK(failing.met());
     CHECK(status.error().code == Errc::driver);
     CHECK(status.error().message.find(function) != std::string::npos);
     CHECK(sim.left() == before);
@@ -150,7 +150,7 @@ TEST_CASE("what creation is refused beside descriptors is asked for once and not
   const bool fabric = maker.fabric();
   const FailingCall failing("cuMemCreate", CUDA_ERROR_NOT_PERMITTED, 1, fabric ? 2 : 1);
   CHECK(maker.make(2_MiB).ok());
-  CHECK(sim.failed());
+  CHECK(failing.met());
   CHECK_FALSE(maker.fabric());
   CHECK_FALSE(maker.rdma());
   CHECK(maker.make(2_MiB).ok());
