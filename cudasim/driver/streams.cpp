@@ -121,8 +121,16 @@ CUresult Streams::destroy(CUstream handle) {
 }
 
 void Streams::sweep() {
-  std::erase_if(all_,
-                [](const auto& entry) { return entry.second->destroyed && entry.second->queue.empty(); });
+  std::vector<u64> gone;
+  for (const auto& [id, stream] : all_) {
+    if (stream->destroyed && stream->queue.empty()) gone.push_back(id);
+  }
+  // Nothing is left that could come before or after the work of such a stream.
+  for (const u64 id : gone) {
+    all_.erase(id);
+    for (auto& [other, stream] : all_)
+      stream->order.erase(id);
+  }
 }
 
 Point Streams::enqueue(const std::shared_ptr<Stream>& stream, Work work, const std::vector<Point>& after) {

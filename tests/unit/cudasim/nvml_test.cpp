@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "cudasim/control.hpp"
 #include "cudasim/nvml/types.hpp"
 #include "tests/unit/cudasim/simulator.hpp"
 
@@ -188,6 +189,26 @@ TEST_CASE("rule 41: memory that only an fd holds is used, and billed to nobody")
   CHECK(eventually([&] { return n.memory().used == 20 * kMiB && n.of_process(self) == 16 * kMiB; }));
   ::close(fd);
   CHECK(eventually([&] { return n.memory().used == 16 * kMiB; }));
+}
+
+TEST_CASE("NVML calls are counted, and fail as the control page says") {
+  const Nvml n;
+  std::string error;
+  const auto control = cudasim::Control::open(cudasim::default_folder(), {}, error);
+  REQUIRE(control != nullptr);
+  const auto before = control->calls("nvmlDeviceGetMemoryInfo");
+  (void)n.memory();
+  CHECK(control->calls("nvmlDeviceGetMemoryInfo") == before + 1);
+  control->set_fault("nvmlDeviceGetMemoryInfo", {.code = kUnknown, .first = 2});
+  Memory out{};
+  CHECK(nvml("nvmlDeviceGetMemoryInfo", n.device, &out) == kSuccess);
+  CHECK(nvml("nvmlDeviceGetMemoryInfo", n.device, &out) == kUnknown);
+  CHECK(nvml("nvmlDeviceGetMemoryInfo", n.device, &out) == kSuccess);
+  control->clear_faults();
+  control->set_lost(0, true);
+  CHECK(eventually([&] { return nvml("nvmlDeviceGetMemoryInfo", n.device, &out) == kGpuIsLost; }));
+  control->set_lost(0, false);
+  CHECK(eventually([&] { return nvml("nvmlDeviceGetMemoryInfo", n.device, &out) == kSuccess; }));
 }
 
 TEST_CASE("there is no MIG, no display and no graphics, and persistence is on") {
