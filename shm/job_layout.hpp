@@ -10,8 +10,8 @@
 
 namespace apportion {
 
-inline constexpr std::uint32_t kJobPageMajor = 1;
-inline constexpr std::uint32_t kJobPageMinor = 0;
+inline constexpr std::uint16_t kJobPageMajor = 1;
+inline constexpr std::uint16_t kJobPageMinor = 0;
 
 // Bytes. One consistent snapshot.
 struct JobPageFigures {

@@ -31,8 +31,8 @@
 
 namespace apportion {
 
-inline constexpr std::uint32_t kLedgerMajor = 1;
-inline constexpr std::uint32_t kLedgerMinor = 0;
+inline constexpr std::uint16_t kLedgerMajor = 1;
+inline constexpr std::uint16_t kLedgerMinor = 0;
 inline constexpr std::uint32_t kLedgerMaxJobs = 256;
 inline constexpr std::uint32_t kLedgerMaxSessions = 2048;
 

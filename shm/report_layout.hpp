@@ -11,8 +11,8 @@
 
 namespace apportion {
 
-inline constexpr std::uint32_t kReportPageMajor = 1;
-inline constexpr std::uint32_t kReportPageMinor = 0;
+inline constexpr std::uint16_t kReportPageMajor = 1;
+inline constexpr std::uint16_t kReportPageMinor = 0;
 
 // Bytes unless a line says otherwise. Plain values: a copy of the page, or what a client wants to say.
 struct ReportFigures {

@@ -3,6 +3,8 @@
 #include <array>
 #include <utility>
 
+#include "shm/job_layout.hpp"
+
 namespace apportion::wire {
 
 namespace {
@@ -309,6 +311,33 @@ std::string to_text(Type type) {
       return "READY";
   }
   return "type " + std::to_string(static_cast<std::uint16_t>(type));
+}
+
+LayoutVersions current_layouts() {
+  return {kLedgerMajor, kLedgerMinor, kJobPageMajor, kJobPageMinor, kReportPageMajor, kReportPageMinor, 0};
+}
+
+Status check_layouts(const LayoutVersions& theirs) {
+  struct Page {
+    const char* name;
+    std::uint16_t their_major, their_minor;
+    std::uint32_t our_major, our_minor;
+  };
+  for (const Page& page :
+       {Page{"ledger", theirs.ledger_major, theirs.ledger_minor, kLedgerMajor, kLedgerMinor},
+        Page{"job page", theirs.job_page_major, theirs.job_page_minor, kJobPageMajor, kJobPageMinor},
+        Page{"report page", theirs.report_page_major, theirs.report_page_minor, kReportPageMajor,
+             kReportPageMinor}}) {
+    if (page.their_major == page.our_major) continue;
+    const auto version = [](std::uint32_t major, std::uint32_t minor) {
+      return std::to_string(major) + "." + std::to_string(minor);
+    };
+    return Error{Errc::protocol, std::string("the other side has ") + page.name + " layout " +
+                                     version(page.their_major, page.their_minor) + ", this side " +
+                                     version(page.our_major, page.our_minor) +
+                                     ": install the same version of Apportion for broker and programs"};
+  }
+  return Done{};
 }
 
 std::span<const std::byte> bytes_of(const Message& message) {

@@ -44,6 +44,11 @@ enum class Sender { client, broker, keeper_pair };
 // "HELLO", "GRANT" ... for logs; "type 99" for strangers.
 [[nodiscard]] std::string to_text(Type type);
 
+// The versions of the shared pages this build writes and reads; goes into HELLO and WELCOME.
+[[nodiscard]] LayoutVersions current_layouts();
+// F19: Errc::protocol where a page of the other side has another major, naming page and both versions.
+[[nodiscard]] Status check_layouts(const LayoutVersions& theirs);
+
 // A message of type M with its header filled in.
 template <typename M>
 [[nodiscard]] M make(std::uint64_t request_id, std::uint64_t epoch) {

@@ -90,7 +90,7 @@ struct Text {
   static constexpr std::size_t kMaxLength = N - 1;
 
   Text() = default;
-  Text(std::string_view text) { set(text); }  // NOLINT: reads as an assignment of text
+  Text(std::string_view text) { set(text); }
 
   // Cuts what does not fit; control characters become '?'.
   void set(std::string_view text) {

@@ -169,10 +169,10 @@ TEST_CASE("F19: a ledger of another major is refused by name, one of a newer min
   LedgerWriter writer = make_writer();
   writer.publish(snapshot_of(5));
   Copy copy(writer.fd());
-  copy.set(offsetof(PageHeader, minor), kLedgerMinor + 1);
+  copy.set(offsetof(PageHeader, minor), std::uint32_t{kLedgerMinor + 1});
   REQUIRE(copy.open().ok());
   CHECK(mark_of(copy.open()->read().value()) == 5);
-  copy.set(offsetof(PageHeader, major), kLedgerMajor + 1);
+  copy.set(offsetof(PageHeader, major), std::uint32_t{kLedgerMajor + 1});
   const auto refused = copy.open();
   REQUIRE_FALSE(refused.ok());
   CHECK(refused.error().code == Errc::protocol);
@@ -207,7 +207,7 @@ TEST_CASE("F19: longer records of a newer minor are read, their additions left o
     at += sizeof session + kMore;
   }
   later.publish({reinterpret_cast<const std::uint64_t*>(bytes.data()), payload / 8});
-  copy.set(offsetof(PageHeader, minor), kLedgerMinor + 1);
+  copy.set(offsetof(PageHeader, minor), std::uint32_t{kLedgerMinor + 1});
   const auto read = copy.open()->read();
   REQUIRE(read.ok());
   CHECK(mark_of(*read) == 6);

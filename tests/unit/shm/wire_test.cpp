@@ -134,6 +134,16 @@ TEST_CASE("F19: a longer message of a newer minor is read, one of our own minor 
   }
 }
 
+TEST_CASE("F19: page layouts of another major are refused by name, those of another minor are not") {
+  wire::LayoutVersions theirs = wire::current_layouts();
+  theirs.ledger_minor = theirs.job_page_minor = theirs.report_page_minor = 9;
+  CHECK(wire::check_layouts(theirs).ok());
+  theirs.job_page_major = 2;
+  const auto refused = wire::check_layouts(theirs);
+  REQUIRE_FALSE(refused.ok());
+  CHECK(refused.error().message.find("job page layout 2.9, this side 1.0") != std::string::npos);
+}
+
 TEST_CASE("wrong magic, wrong size and an unknown type are refused") {
   auto bytes = copy_of(sample<wire::Request>());
   SECTION("magic") {
