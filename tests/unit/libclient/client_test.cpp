@@ -1,0 +1,452 @@
+// The client against a broker that behaves and one that does not: attach, growth, refusals, roll-back,
+// descriptors.
+#include "libclient/client.hpp"
+
+#include <sys/resource.h>
+
+#include <array>
+#include <thread>
+
+#include "tests/support/catch.hpp"
+#include "tests/unit/libclient/fake_broker.hpp"
+
+using namespace apportion;
+using namespace apportion::testing;
+
+namespace {
+
+std::unique_ptr<Client> attach(const FakeBroker& broker, bool reclaimable = false) {
+  Result<std::unique_ptr<Client>> client = Client::attach({"trainer", "test", broker.path(), reclaimable});
+  if (!client) FAIL(client.error().message);
+  return *std::move(client);
+}
+
+Address must_allocate(Client& client, Bytes bytes, bool exact = false) {
+  const Result<Address> block = client.allocate(bytes, 0, exact);
+  if (!block) FAIL(block.error().message);
+  return *block;
+}
+
+cudasim::Control& control() {
+  return SimulatedDevice::instance().folder->control();
+}
+
+// Fails the nth call of a driver function once, in any process.
+class Failing {
+ public:
+  Failing(const char* function, int code, std::uint64_t nth = 1, std::uint64_t count = 1)
+      : function_(function) {
+    cudasim::Fault fault;
+    fault.code = code;
+    fault.first = nth;
+    fault.count = count;
+    control().set_fault(function, fault);
+  }
+  ~Failing() { control().clear_fault(function_); }
+  Failing(const Failing&) = delete;
+  Failing& operator=(const Failing&) = delete;
+
+ private:
+  std::string function_;
+};
+
+// Writes and reads back the first and last bytes, with the context that the client would use.
+bool usable(Address block, Bytes bytes) {
+  const DriverTable& driver = SimulatedDevice::instance().device->driver();
+  CUcontext context = nullptr;
+  CUcontext popped = nullptr;
+  if (driver.device_primary_ctx_retain(&context, 0) != CUDA_SUCCESS) return false;
+  driver.ctx_push_current(context);
+  bool good = true;
+  for (const Address at : {block, block + bytes.value - 8}) {
+    const std::uint64_t written = at * 0x9e3779b97f4a7c15;
+    std::uint64_t read = 0;
+    good = good && driver.memcpy_htod(at, &written, 8) == CUDA_SUCCESS &&
+           driver.memcpy_dtoh(&read, at, 8) == CUDA_SUCCESS && read == written;
+  }
+  driver.ctx_pop_current(&popped);
+  driver.device_primary_ctx_release(0);
+  return good;
+}
+
+std::uint64_t referenced() {
+  return control().census().referenced_bytes;
+}
+
+}  // namespace
+
+TEST_CASE("a client attaches, allocates, uses, frees, trims and detaches") {
+  FakeBroker broker;
+  const std::uint64_t before = referenced();
+  {
+    auto client = attach(broker, true);
+    CHECK(broker.seen().job == "trainer");
+    CHECK(broker.seen().label == "test");
+    CHECK(broker.seen().hello_flags == wire::Hello::kReclaimable);
+    const Address block = must_allocate(*client, 5_MiB);
+    CHECK(usable(block, 5_MiB));
+    CHECK(broker.wait([](const auto& seen) { return seen.acked == 3; }));
+    CHECK(broker.leased() == 3);
+    CHECK(client->check().ok());
+    REQUIRE(client->deallocate(block, 0).ok());
+    CHECK(*client->trim_to(0_B) == 6_MiB);
+    CHECK(broker.seen().released == 3);
+    CHECK(broker.leased() == 0);
+    must_allocate(*client, 1_KiB);
+    CHECK(client->detach().ok());
+    CHECK(broker.seen().detaches == 1);
+  }
+  CHECK(referenced() == before);
+}
+
+TEST_CASE("what a program is told comes from the job page, by what it promised") {
+  FakeBroker broker(64);
+  auto fixed = attach(broker);
+  auto elastic = attach(broker, true);
+  must_allocate(*fixed, 10_MiB);
+  CHECK(fixed->info()->total == 64_MiB);
+  CHECK(fixed->info()->free == 54_MiB);
+  CHECK(elastic->info()->total == 128_MiB);
+  CHECK(elastic->info()->free == 118_MiB);
+  CHECK(fixed->info()->job == "trainer");
+  CHECK(fixed->info()->chunk == 2_MiB);
+  CHECK(fixed->info()->simulated);
+}
+
+TEST_CASE("growth is one message, whatever the block's size") {
+  FakeBroker broker(200);
+  auto client = attach(broker);
+  must_allocate(*client, 300_MiB);
+  CHECK(broker.seen().asked ==
+        std::vector<std::pair<std::uint64_t, std::uint64_t>>{{300ULL << 20, 300ULL << 20}});
+}
+
+TEST_CASE("a grant in parts is mapped and acknowledged part by part") {
+  FakeBroker broker(200);
+  broker.part_chunks = 7;
+  auto client = attach(broker);
+  const Address block = must_allocate(*client, 100_MiB);
+  CHECK(usable(block, 100_MiB));
+  CHECK(broker.wait([](const auto& seen) { return seen.acked == 50; }));
+}
+
+TEST_CASE("a refusal reaches the caller with the broker's words, and the session goes on") {
+  FakeBroker broker(4);
+  auto client = attach(broker);
+  const Result<Address> refused = client->allocate(10_MiB, 0, false);
+  REQUIRE(!refused);
+  CHECK(refused.error().code == Errc::quota);
+  CHECK(refused.error().message == "job trainer: asked for more than its limit");
+  CHECK(usable(must_allocate(*client, 8_MiB), 8_MiB));
+  CHECK(client->check().ok());
+}
+
+TEST_CASE("an exact block is one lease of exactly its size, given back when it is freed") {
+  FakeBroker broker;
+  auto client = attach(broker);
+  const Address block = must_allocate(*client, 7_MiB, true);
+  CHECK(usable(block, 7_MiB));
+  CHECK(broker.seen().asked.back().second == 8ULL << 20);
+  CHECK(broker.leased() == 1);
+  CHECK(client->deallocate(block, 0).ok());
+  CHECK(broker.leased() == 0);
+}
+
+TEST_CASE("F33: whichever driver call of a growth fails, nothing is left and the leases go back") {
+  FakeBroker broker;
+  auto client = attach(broker);
+  must_allocate(*client, 1_KiB);  // so that a context is there
+  const std::uint64_t before = referenced();
+  for (const char* function : {"cuMemImportFromShareableHandle", "cuMemGetAllocationPropertiesFromHandle",
+                               "cuMemMap", "cuMemSetAccess"}) {
+    const int chunks = std::string(function) == "cuMemSetAccess" ? 1 : 3;
+    for (int nth = 1; nth <= chunks; ++nth) {
+      INFO(function << " " << nth);
+      const FakeBroker::Seen seen = broker.seen();
+      {
+        const Failing failing(function, 999, static_cast<std::uint64_t>(nth));
+        const Result<Address> failed = client->allocate(6_MiB, 0, false);
+        REQUIRE(!failed);
+        CHECK(failed.error().code == Errc::driver);
+        CHECK(failed.error().message.find(function) != std::string::npos);
+      }
+      CHECK(broker.wait([&](const auto& now) { return now.nacked == seen.nacked + 3; }));
+      CHECK(broker.seen().nack_reason == Errc::driver);
+      CHECK(broker.leased() == 1);
+      CHECK(referenced() == before);
+      CHECK(client->check().ok());
+    }
+  }
+  CHECK(usable(must_allocate(*client, 6_MiB), 6_MiB));
+}
+
+TEST_CASE("F33: when a later part of a grant fails, the earlier ones are given back too") {
+  FakeBroker broker;
+  broker.part_chunks = 2;
+  auto client = attach(broker);
+  must_allocate(*client, 1_KiB);
+  const std::uint64_t before = referenced();
+  {
+    const Failing failing("cuMemMap", 999, 4);  // in the second of three parts
+    CHECK(!client->allocate(12_MiB, 0, false));
+  }
+  CHECK(broker.wait([](const auto& seen) { return seen.nacked == 4 && seen.released == 2; }));
+  CHECK(broker.leased() == 1);
+  CHECK(referenced() == before);
+  CHECK(usable(must_allocate(*client, 12_MiB), 12_MiB));
+}
+
+TEST_CASE("F34: a chunk whose unmap fails stays leased, is never used again, and detach keeps it charged") {
+  FakeBroker broker;
+  auto client = attach(broker);
+  const Address block = must_allocate(*client, 2_MiB);
+  must_allocate(*client, 2_MiB);
+  REQUIRE(client->deallocate(block, 0).ok());
+  {
+    const Failing failing("cuMemUnmap", 999);
+    CHECK(client->trim_to(0_B).error().code == Errc::driver);
+  }
+  CHECK(broker.leased() == 2);
+  CHECK(client->check().ok());
+  CHECK(client->detach().ok());  // this time it works
+  CHECK(broker.seen().detaches == 1);
+}
+
+TEST_CASE("a session whose memory cannot be unmapped is left without a DETACH, so that it stays charged") {
+  FakeBroker broker;
+  auto client = attach(broker);
+  must_allocate(*client, 2_MiB);
+  {
+    const Failing failing("cuMemUnmap", 999, 1, cudasim::Fault::kForEver);
+    CHECK(client->detach().error().code == Errc::driver);
+  }
+  CHECK(broker.wait([](const auto& seen) { return seen.hang_ups == 1; }));
+  CHECK(broker.seen().detaches == 0);
+}
+
+TEST_CASE("F26, K5: too few descriptors are reported as such, and the leases go back") {
+  FakeBroker broker;
+  auto client = attach(broker);
+  must_allocate(*client, 1_KiB);
+  const std::size_t fds = open_fds();
+  rlimit old{};
+  REQUIRE(::getrlimit(RLIMIT_NOFILE, &old) == 0);
+  // The broker is in this process: a first refusal shows that the client's end is what runs out.
+  rlimit low = old;
+  low.rlim_cur = fds + 11;  // the broker exports eight before it sends; the client can take two more
+  REQUIRE(::setrlimit(RLIMIT_NOFILE, &low) == 0);
+  const Result<Address> failed = client->allocate(16_MiB, 0, false);
+  REQUIRE(::setrlimit(RLIMIT_NOFILE, &old) == 0);
+  REQUIRE(!failed);
+  CHECK(failed.error().code == Errc::system);
+  CHECK(failed.error().message.find("RLIMIT_NOFILE") != std::string::npos);
+  CHECK(broker.wait([](const auto& seen) { return seen.nacked == 8; }));
+  CHECK(broker.leased() == 1);
+  CHECK(open_fds() == fds);
+  CHECK(usable(must_allocate(*client, 16_MiB), 16_MiB));
+}
+
+TEST_CASE("a grant without its descriptors, or with something else's, is given back") {
+  FakeBroker broker;
+  auto client = attach(broker);
+  const std::size_t fds = open_fds();
+  broker.forget_fds = true;
+  CHECK(client->allocate(4_MiB, 0, false).error().code == Errc::protocol);
+  CHECK(broker.wait([](const auto& seen) { return seen.nacked == 2; }));
+  broker.forget_fds = false;
+  broker.strange_fds = true;
+  CHECK(!client->allocate(4_MiB, 0, false));
+  CHECK(broker.wait([](const auto& seen) { return seen.nacked == 4; }));
+  broker.strange_fds = false;
+  CHECK(open_fds() == fds);
+  CHECK(broker.leased() == 0);
+  CHECK(usable(must_allocate(*client, 4_MiB), 4_MiB));
+}
+
+TEST_CASE("K3: a descriptor is closed as soon as its chunk is mapped") {
+  FakeBroker broker(100);
+  auto client = attach(broker);
+  must_allocate(*client, 1_KiB);
+  const std::size_t fds = open_fds();
+  must_allocate(*client, 120_MiB);
+  CHECK(open_fds() == fds);
+}
+
+TEST_CASE("F54: a grant of an older epoch is closed and dropped") {
+  FakeBroker broker;
+  broker.old_grant_first = true;
+  auto client = attach(broker);
+  const std::size_t fds = open_fds();
+  CHECK(usable(must_allocate(*client, 4_MiB), 4_MiB));
+  CHECK(broker.wait([](const auto& seen) { return seen.acked == 2; }));
+  CHECK(broker.seen().nacked == 0);
+  CHECK(open_fds() == fds);
+}
+
+TEST_CASE("a broker that is gone leaves memory usable and refuses more with one clear line") {
+  auto broker = std::make_unique<FakeBroker>();
+  auto client = attach(*broker);
+  const Address block = must_allocate(*client, 4_MiB);
+  broker->hang_up_on_request = true;
+  const Result<Address> failed = client->allocate(8_MiB, 0, false);
+  REQUIRE(!failed);
+  CHECK(failed.error().code == Errc::disconnected);
+  CHECK(failed.error().message.find(broker->path()) != std::string::npos);
+  CHECK(usable(block, 4_MiB));
+  REQUIRE(client->deallocate(block, 0).ok());
+  CHECK(must_allocate(*client, 3_MiB) == block);
+  REQUIRE(client->deallocate(block, 0).ok());
+  CHECK(*client->trim_to(0_B) == 4_MiB);  // unmapped here, whoever books it
+  CHECK(client->allocate(1_MiB, 0, false).error().code == Errc::disconnected);
+}
+
+TEST_CASE("a refused HELLO reaches the caller in the broker's words") {
+  FakeBroker broker;
+  broker.refuse_hello = true;
+  const auto refused = Client::attach({"nobody", "", broker.path(), false});
+  REQUIRE(!refused);
+  CHECK(refused.error().code == Errc::not_found);
+  CHECK(refused.error().message == "there is no job \"nobody\" in apportion.toml");
+}
+
+TEST_CASE("F19: a broker of another major is refused by name") {
+  FakeBroker broker;
+  broker.welcome_major = 9;
+  const auto refused = Client::attach({"", "", broker.path(), false});
+  REQUIRE(!refused);
+  CHECK(refused.error().code == Errc::protocol);
+  CHECK(refused.error().message.find('9') != std::string::npos);
+}
+
+TEST_CASE("a job name that does not fit is refused, not cut") {
+  FakeBroker broker;
+  const auto refused = Client::attach({std::string(64, 'j'), "", broker.path(), false});
+  REQUIRE(!refused);
+  CHECK(refused.error().code == Errc::invalid);
+  CHECK(broker.seen().hellos == 0);
+}
+
+TEST_CASE("what the broker asks back during a request is given back after it, if it is idle") {
+  FakeBroker broker;
+  auto client = attach(broker);
+  const Address idle = must_allocate(*client, 1_MiB);  // in the small range
+  REQUIRE(client->deallocate(idle, 0).ok());
+  broker.reclaim_first = true;
+  const Address big = must_allocate(*client, 8_MiB);
+  REQUIRE(client->deallocate(big, 0).ok());
+  must_allocate(*client, 12_MiB);
+  CHECK(client->check().ok());
+  CHECK(client->stats()->arena.pool_bytes == 12_MiB);
+}
+
+TEST_CASE("idle chunks are mapped elsewhere before new ones are asked for, and keep working") {
+  FakeBroker broker(8);
+  auto client = attach(broker);
+  std::vector<Address> blocks;
+  for (int i = 0; i < 8; ++i)
+    blocks.push_back(must_allocate(*client, 2_MiB));
+  for (int i = 0; i < 8; i += 2)
+    REQUIRE(client->deallocate(blocks[i], 0).ok());
+  const int requests = broker.seen().requests;
+  const Address big = must_allocate(*client, 8_MiB);
+  CHECK(usable(big, 8_MiB));
+  CHECK(broker.seen().requests == requests);
+  CHECK(client->stats()->arena.chunks_moved == 4);
+  for (int i = 1; i < 8; i += 2)
+    CHECK(usable(blocks[i], 2_MiB));
+  CHECK(client->check().ok());
+}
+
+TEST_CASE("the report page follows the arena") {
+  FakeBroker broker;
+  auto client = attach(broker);
+  const Address block = must_allocate(*client, 3_MiB);
+  CHECK(broker.report().bytes_in_use == 3U << 20);
+  CHECK(broker.report().pool_bytes == 4U << 20);
+  CHECK(broker.report().bytes_cached == 1U << 20);
+  REQUIRE(client->deallocate(block, 0).ok());
+  for (int i = 0; i < 2000; ++i) {
+    REQUIRE(client->deallocate(must_allocate(*client, 2_MiB), 0).ok());
+  }
+  CHECK(broker.report().num_allocs > 1000);
+  CHECK(broker.report().peak_bytes_in_use == 3U << 20);
+  REQUIRE(client->trim_to(0_B).ok());
+  CHECK(broker.report().pool_bytes == 0);
+}
+
+TEST_CASE("threads share a session: every block is its own and works") {
+  FakeBroker broker(200);
+  auto client = attach(broker);
+  std::array<std::string, 4> faults;
+  std::vector<std::thread> threads;
+  for (std::size_t thread = 0; thread < faults.size(); ++thread) {
+    threads.emplace_back([&, thread] {
+      for (int step = 0; step < 40; ++step) {
+        const Bytes bytes{(1 + (thread * 7 + static_cast<std::size_t>(step) * 13) % 9) << 20};
+        const Result<Address> block = client->allocate(bytes, 0, false);
+        if (!block) {
+          faults[thread] = block.error().message;
+        } else if (!usable(*block, bytes) || !client->deallocate(*block, 0).ok()) {
+          faults[thread] = "a block did not work";
+        }
+      }
+    });
+  }
+  for (std::thread& thread : threads)
+    thread.join();
+  for (const std::string& fault : faults)
+    CHECK(fault == "");
+  CHECK(client->check().ok());
+}
+
+TEST_CASE("R11: a session reserves two ranges once, however much it allocates") {
+  FakeBroker broker(100);
+  const std::uint64_t before = control().calls("cuMemAddressReserve");
+  auto client = attach(broker);
+  for (int i = 0; i < 30; ++i)
+    must_allocate(*client, 3_MiB);
+  CHECK(control().calls("cuMemAddressReserve") == before + 2);
+  CHECK(client->stats()->bytes_reservable_limit == 4_GiB);
+}
+
+TEST_CASE("no context is made by attaching, and none while the program's own is current") {
+  FakeBroker broker;
+  const DriverTable& driver = SimulatedDevice::instance().device->driver();
+  const std::uint64_t before = control().calls("cuDevicePrimaryCtxRetain");
+  auto client = attach(broker);
+  CHECK(client->info().ok());
+  CUcontext context = nullptr;
+  REQUIRE(driver.ctx_create(&context, 0, 0) == CUDA_SUCCESS);
+  const Address block = must_allocate(*client, 2_MiB);
+  CHECK(control().calls("cuDevicePrimaryCtxRetain") == before);
+  CUcontext current = nullptr;
+  REQUIRE(driver.ctx_get_current(&current) == CUDA_SUCCESS);
+  CHECK(current == context);
+  REQUIRE(client->deallocate(block, 0).ok());
+  REQUIRE(client->detach().ok());
+  REQUIRE(driver.ctx_destroy(context) == CUDA_SUCCESS);
+}
+
+TEST_CASE("F49: a thousand sessions leave no descriptor, no mapping and no reference") {
+  FakeBroker broker;
+  CHECK(attach(broker)->detach().ok());
+  const auto cycle = [&] {
+    auto client = attach(broker);
+    const Address block = must_allocate(*client, 3_MiB);
+    must_allocate(*client, 1_KiB);
+    CHECK(client->deallocate(block, 0).ok());
+    CHECK(client->detach().ok());
+  };
+  cycle();
+  CHECK(broker.wait([](const auto& seen) { return seen.hang_ups == 2; }));
+  const std::size_t fds = open_fds();
+  const std::size_t maps = mappings();
+  const std::uint64_t before = referenced();
+  for (int round = 0; round < 1000; ++round)
+    cycle();
+  CHECK(broker.wait([](const auto& seen) { return seen.hang_ups == 1002; }));
+  CHECK(open_fds() == fds);
+  CHECK(mappings() <= maps + 4);  // the allocator of the host may keep an arena more
+  CHECK(referenced() == before);
+  CHECK(control().violations() == 0);
+}
