@@ -152,7 +152,7 @@ Result<std::vector<Racer>> race_leased(DemoStage& stage, const DemoOptions& opti
                                        std::optional<std::uint64_t>& overlap) {
   std::vector<Start> starts;
   for (unsigned i = 0; i < options.clients; ++i) {
-    Start start{{"--job", stage.jobs()[i].name}, stage.variables()};
+    Start start{{"--device", options.device, "--job", stage.jobs()[i].name}, stage.variables()};
     if (options.break_name == "overlap" && i < 2) {
       start.arguments.push_back(i == 0 ? "--pass-chunk-to" : "--take-chunk-from");
       start.arguments.push_back(stage.variables().at("APPORTION_SOCKET") + ".behind");

@@ -118,7 +118,7 @@ void Client::answer_reclaim() {
 }
 
 Result<Client::Info> Client::info() const {
-  const Result<JobPageFigures> figures = job_->read();
+  const Result<JobFigures> figures = job_->read();
   if (!figures) return figures.error();
   const wire::Welcome& welcome = broker_->welcome();
   Info info;
@@ -144,7 +144,7 @@ Result<Client::Stats> Client::stats() {
   if (!arena) return arena.error();
   Stats stats;
   stats.arena = *arena;
-  const Result<JobPageFigures> figures = job_->read();
+  const Result<JobFigures> figures = job_->read();
   if (!figures) return figures.error();
   stats.bytes_limit = Bytes{reclaimable_ ? figures->told_total_reclaimable : figures->told_total};
   stats.bytes_reservable_limit = small_.size() + large_.size();

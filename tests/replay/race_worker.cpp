@@ -23,7 +23,9 @@
 
 #include "gpu/device.hpp"
 #include "tests/replay/bare_memory.hpp"
+#include "tests/replay/behind_the_back.hpp"
 #include "tests/replay/jax_classic.hpp"
+#include "tests/replay/leased_memory.hpp"
 #include "tests/replay/pytorch_native.hpp"
 
 namespace apportion::replay {
@@ -39,6 +41,9 @@ struct Arguments {
   BareMemory::Backing backing = BareMemory::Backing::mem_alloc;
   JaxClassic jax;
   int gate_fd = 0;
+  std::string job;              // through the broker, as this job; empty: on the bare device
+  std::string pass_chunk_to;    // behind the broker's back: behind_the_back.hpp
+  std::string take_chunk_from;
 };
 
 template <typename Number>
@@ -61,6 +66,12 @@ bool parse(int argc, char** argv, Arguments& out) {
       out.backing = BareMemory::Backing::mem_alloc;
     else if (key == "--backing" && std::string(value) == "vmm")
       out.backing = BareMemory::Backing::vmm;
+    else if (key == "--job")
+      out.job = value;
+    else if (key == "--pass-chunk-to")
+      out.pass_chunk_to = value;
+    else if (key == "--take-chunk-from")
+      out.take_chunk_from = value;
     else if (key == "--fraction" && number(value, out.jax.fraction))
       continue;
     else if (key == "--first-request" && number(value, out.jax.first_request.value))
@@ -129,8 +140,19 @@ Taken take_as_pytorch(Memory& memory, const Replayed& plan) {
   return taken;
 }
 
+// The chunk that another program passed on stays mapped as long as the answer lives.
+Result<Mapping> go_behind(const Device& device, const Arguments& arguments, const Taken& taken) {
+  if (!arguments.take_chunk_from.empty()) return take_chunk(device, kCheckedUnit, arguments.take_chunk_from);
+  if (!arguments.pass_chunk_to.empty() && !taken.blocks.empty()) {
+    // Not the block's first byte: a block may begin in a chunk that is not wholly its own.
+    const std::uint64_t inside = taken.blocks.front().address + kCheckedUnit.value;
+    if (Status passed = pass_chunk(device, inside, arguments.pass_chunk_to); !passed) return passed.error();
+  }
+  return Mapping{};
+}
+
 // Takes part in the race with `memory`, as far as the gates open.
-void race(Memory& memory, const Arguments& arguments) {
+void race(const Device& device, Memory& memory, const Arguments& arguments) {
   const auto tag = static_cast<std::uint64_t>(::getpid());
   if (!pass_gate(arguments.gate_fd)) return;
   Replayed plan;
@@ -151,6 +173,8 @@ void race(Memory& memory, const Arguments& arguments) {
     else
       taken.error = checked.error().message;
   }
+  const Result<Mapping> behind = go_behind(device, arguments, taken);
+  if (!behind) taken.error = behind.error().message;
   json result = figures(plan);
   result["event"] = "result";
   result["got_bytes"] = got.value;
@@ -171,7 +195,7 @@ int run(int argc, char** argv) {
   Arguments arguments;
   if (!parse(argc, argv, arguments)) {
     std::fprintf(stderr,
-                 "usage: replay_race_worker [--device 0|UUID|sim:SIZE] [--framework jax|pytorch]\n"
+                 "usage: replay_race_worker [--device 0|UUID|sim:SIZE] [--framework jax|pytorch] [--job NAME]\n"
                  "       [--backing mem_alloc|vmm] [--fraction 0.75]\n"
                  "       [--first-request BYTES] [--gate-fd 0]\n");
     return 2;
@@ -182,8 +206,13 @@ int run(int argc, char** argv) {
     std::fprintf(stderr, "replay_race_worker: %s\n", device.error().message.c_str());
     return 1;
   }
-  BareMemory memory(*device, arguments.backing);
-  race(memory, arguments);
+  if (arguments.job.empty()) {
+    BareMemory memory(*device, arguments.backing);
+    race(*device, memory, arguments);
+  } else {
+    LeasedMemory memory(*device, arguments.job);
+    race(*device, memory, arguments);
+  }
   return 0;
 }
 

@@ -96,7 +96,7 @@ ReportFigures FakeBroker::report() {
 }
 
 void FakeBroker::publish() {
-  JobPageFigures figures;
+  JobFigures figures;
   figures.guarantee = figures.in_force = figures.covered = (kChunk * (limit_chunks_ / 2)).value;
   figures.limit = (kChunk * limit_chunks_).value;
   std::size_t chunks = 0;
