@@ -142,6 +142,7 @@ void Server::leases(ClientConnection& from, const wire::Leases& leases) {
 }
 
 void Server::want_session(ClientConnection& from, const wire::Hello& hello) {
+  from.hello_request = hello.header.request_id;
   events::SessionWanted wanted;
   wanted.connection = from.id();
   wanted.job = hello.job.view();

@@ -70,6 +70,7 @@ class ClientConnection {
   std::optional<SessionId> session;  // set by the server when the broker welcomes it
   std::vector<ChunkId> claimed;      // gathered from LEASES
   std::optional<wire::Hello> hello;  // waits for its LEASES
+  std::uint64_t hello_request = 0;   // of the HELLO that waits for WELCOME or REFUSED
 
  private:
   struct Outgoing {

@@ -151,7 +151,7 @@ void Shell::on(const actions::Welcome& action) {
   if (!bound) return event(events::HungUp{action.session});
   Result<int> report = publisher_->add_session(action.session);
   if (!report.ok()) return fatal(report.error());
-  auto welcome = wire::make<wire::Welcome>(0, action.epoch);
+  auto welcome = wire::make<wire::Welcome>(connection->hello_request, action.epoch);
   const JobFigures job = core_.job_page(action.job);
   const JobConfig& config = parts_.config.jobs[action.job.value];
   welcome.token = action.token;
@@ -184,7 +184,7 @@ void Shell::on(const actions::Welcome& action) {
 
 void Shell::on(const actions::RefuseHello& action) {
   if (ClientConnection* connection = server_.find(action.connection))
-    server_.refuse(*connection, 0, wire::Type::hello, action.error);
+    server_.refuse(*connection, connection->hello_request, wire::Type::hello, action.error);
 }
 
 void Shell::on(const actions::MakeChunk& action) {
