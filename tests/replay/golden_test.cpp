@@ -54,15 +54,16 @@ const std::map<std::string, int>& size_arguments() {
   return arguments;
 }
 
-// What a process did from its context on, a line a call: "cuMemAlloc 64424509440 -> 0". Copies, and the texts of
-// errors, are the worker's own and not the framework's.
+// What a process did from its context on, a line a call: "cuMemAlloc 64424509440 -> 0". Copies, and the texts
+// of errors, are the worker's own and not the framework's.
 std::string sequence(const cudasim::Control& control, pid_t pid) {
   std::ostringstream lines;
   bool begun = false;
   for (const cudasim::CallRecord& record : control.records(0)) {
     if (record.pid != pid || record.kind != cudasim::RecordKind::kCall) continue;
     begun = begun || record.function == "cuDevicePrimaryCtxRetain";
-    if (!begun || record.function.starts_with("cuMemcpy") || record.function.starts_with("cuGetError")) continue;
+    if (!begun || record.function.starts_with("cuMemcpy") || record.function.starts_with("cuGetError"))
+      continue;
     lines << record.function;
     if (const auto size = size_arguments().find(record.function); size != size_arguments().end())
       lines << ' ' << (size->second == 0 ? record.a : record.b);

@@ -27,8 +27,10 @@ Device open_device() {
 }
 
 std::unique_ptr<cudasim::Control> open_control(const std::string& path) {
+  cudasim::FolderOptions options;
+  options.device_bytes = {(1_GiB).value, (1_GiB).value};
   std::string error;
-  auto control = cudasim::Control::open(path, {}, error);
+  auto control = cudasim::Control::open(path, options, error);
   if (control == nullptr) {
     std::fprintf(stderr, "%s\n", error.c_str());
     std::abort();
@@ -38,7 +40,7 @@ std::unique_ptr<cudasim::Control> open_control(const std::string& path) {
 
 }  // namespace
 
-Simulated::Simulated() : path_(fresh_folder()), device_(open_device()), control_(open_control(path_)) {}
+Simulated::Simulated() : path_(fresh_folder()), control_(open_control(path_)), device_(open_device()) {}
 
 Simulated::~Simulated() {
   std::error_code ignored;

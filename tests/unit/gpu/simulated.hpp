@@ -1,5 +1,5 @@
-// A simulated device of 1 GiB in a fresh folder, one for the whole test program, and the means to fail its
-// calls and to count what is left.
+// Two simulated devices of 1 GiB in a fresh folder, for the whole test program; the first one opened, and the
+// means to fail its calls and to count what is left.
 #pragma once
 
 #include <memory>
@@ -36,8 +36,8 @@ class Simulated {
   ~Simulated();
 
   std::string path_;
+  std::unique_ptr<cudasim::Control> control_;  // makes the folder, before the driver sees it
   Device device_;
-  std::unique_ptr<cudasim::Control> control_;
 };
 
 // While it lives, `function` (no version suffix) answers `code` from its nth call on (from 1), `count` times,
