@@ -56,6 +56,11 @@ using namespace cudasim;
 
 extern "C" {
 
+/// No name of the CUDA API: who looks it up learns that this is the simulator.
+__attribute__((visibility("default"))) int cudasim_version() {
+  return static_cast<int>(kLayoutVersion);
+}
+
 CUresult CUDAAPI cuInit(unsigned flags) {
   CUDASIM_CALL(cuInit, Needs::kNothing, flags);
   Process& process = Process::get();

@@ -5,6 +5,7 @@ set(CUDASIM_DRIVER_SOURCES
     driver/address_space.cpp
     driver/call.cpp
     driver/context.cpp
+    driver/context_settings.cpp
     driver/device.cpp
     driver/device_attributes.cpp
     driver/error_names.cpp
@@ -28,6 +29,7 @@ set(CUDASIM_DRIVER_SOURCES
     driver/names.cpp
     driver/pool.cpp
     driver/pool_calls.cpp
+    driver/progress.cpp
     driver/stream_calls.cpp
     driver/stream_hooks.cpp
     driver/streams.cpp

@@ -70,6 +70,23 @@ CUresult capture_status(CUstream handle, Default meaning, CUstreamCaptureStatus*
   });
 }
 
+// Nodes have no handles here, so the dependencies are an empty list.
+CUresult capture_info(CUstream handle, Default meaning, CUstreamCaptureStatus* status, cuuint64_t* id,
+                      CUgraph* graph, const CUgraphNode** dependencies, const CUgraphEdgeData** edges,
+                      size_t* count) {
+  return look(handle, meaning, status != nullptr, [&](Stream& stream) {
+    u64 number = 0;
+    std::shared_ptr<Graph> captured;
+    *status = Captures::get().status(stream, &number, &captured);
+    if (id != nullptr) *id = number;
+    if (graph != nullptr) *graph = captured != nullptr ? register_graph(std::move(captured)) : nullptr;
+    if (dependencies != nullptr) *dependencies = nullptr;
+    if (edges != nullptr) *edges = nullptr;
+    if (count != nullptr) *count = 0;
+    return CUDA_SUCCESS;
+  });
+}
+
 CUresult exchange(CUstreamCaptureMode* mode) {
   if (mode == nullptr || *mode > CU_STREAM_CAPTURE_MODE_RELAXED) return CUDA_ERROR_INVALID_VALUE;
   *mode = exchange_capture_mode(*mode);
@@ -146,6 +163,14 @@ CUDASIM_BOTH(cuStreamEndCapture, _ptsz, (CUstream stream, CUgraph* graph), (stre
              end(stream, meaning, graph))
 CUDASIM_BOTH(cuStreamIsCapturing, _ptsz, (CUstream stream, CUstreamCaptureStatus* status), (stream),
              capture_status(stream, meaning, status, nullptr))
+CUDASIM_BOTH(cuStreamGetCaptureInfo_v2, _ptsz,
+             (CUstream stream, CUstreamCaptureStatus* status, cuuint64_t* id, CUgraph* graph,
+              const CUgraphNode** dependencies, size_t* count),
+             (stream), capture_info(stream, meaning, status, id, graph, dependencies, nullptr, count))
+CUDASIM_BOTH(cuStreamGetCaptureInfo_v3, _ptsz,
+             (CUstream stream, CUstreamCaptureStatus* status, cuuint64_t* id, CUgraph* graph,
+              const CUgraphNode** dependencies, const CUgraphEdgeData** edges, size_t* count),
+             (stream), capture_info(stream, meaning, status, id, graph, dependencies, edges, count))
 CUDASIM_BOTH(cuStreamGetCaptureInfo, _ptsz, (CUstream stream, CUstreamCaptureStatus* status, cuuint64_t* id),
              (stream), capture_status(stream, meaning, status, id))
 

@@ -1,6 +1,7 @@
 #include "cudasim/driver/streams.hpp"
 
 #include <algorithm>
+#include <utility>
 
 #include "cudasim/driver/call.hpp"
 
@@ -31,6 +32,13 @@ void move_clock_to(u64 time_ns) {
   u64 now = clock.load();
   while (now < time_ns && !clock.compare_exchange_weak(now, time_ns)) {
   }
+}
+
+/// The sticky error, or what went wrong in the stream since somebody waited (rule 19 broken on purpose).
+CUresult outcome(Stream& stream) {
+  const CUresult failure = std::exchange(stream.failure, CUDA_SUCCESS);
+  const CUresult sticky = sticky_error(*stream.context);
+  return sticky != CUDA_SUCCESS ? sticky : failure;
 }
 
 void merge(Order& order, u64 stream, u64 sequence) {
@@ -113,8 +121,16 @@ CUresult Streams::destroy(CUstream handle) {
 }
 
 void Streams::sweep() {
-  std::erase_if(all_,
-                [](const auto& entry) { return entry.second->destroyed && entry.second->queue.empty(); });
+  std::vector<u64> gone;
+  for (const auto& [id, stream] : all_) {
+    if (stream->destroyed && stream->queue.empty()) gone.push_back(id);
+  }
+  // Nothing is left that could come before or after the work of such a stream.
+  for (const u64 id : gone) {
+    all_.erase(id);
+    for (auto& [other, stream] : all_)
+      stream->order.erase(id);
+  }
 }
 
 Point Streams::enqueue(const std::shared_ptr<Stream>& stream, Work work, const std::vector<Point>& after) {
@@ -207,6 +223,7 @@ void Streams::run_front(Lock& lock, const std::shared_ptr<Stream>& stream) {
     // Whatever went wrong while work ran is for a device an access to what is not there (rule 19).
     if (result != CUDA_SUCCESS) (void)make_sticky(&context, CUDA_ERROR_ILLEGAL_ADDRESS);
     lock.lock();
+    if (result != CUDA_SUCCESS) stream->failure = result;
   }
   stream->done = queued.sequence;
   stream->queue.pop_front();
@@ -247,7 +264,7 @@ CUresult Streams::wait(const Point& point) {
   complete(lock, point.stream, point.sequence);
   move_clock_to(point.ready_ns);
   sweep();
-  return sticky_error(*point.stream->context);
+  return outcome(*point.stream);
 }
 
 CUresult Streams::wait_all(Context& context) {
@@ -257,13 +274,15 @@ CUresult Streams::wait_all(Context& context) {
   for (auto& [id, stream] : all_) {
     if (stream->context == &context) streams.push_back(stream);
   }
+  CUresult first = sticky_error(context);
   for (auto& stream : streams) {
     const u64 ready_ns = stream->ready_ns;
     complete(lock, stream, stream->given);
     move_clock_to(ready_ns);
+    if (const CUresult result = outcome(*stream); result != CUDA_SUCCESS) first = result;
   }
   sweep();
-  return sticky_error(context);
+  return first;
 }
 
 CUresult Streams::query(const Point& point) {
@@ -277,7 +296,7 @@ CUresult Streams::query(const Point& point) {
     run_front(lock, point.stream);
   }
   if (stream.done < point.sequence && !stream.queue.empty()) return CUDA_ERROR_NOT_READY;
-  return sticky_error(*stream.context);
+  return outcome(stream);
 }
 
 bool Streams::done(const Point& point) {

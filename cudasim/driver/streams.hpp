@@ -36,10 +36,11 @@ struct Stream {
   bool legacy = false;
   Context* context = nullptr;
 
-  u64 given = 0, done = 0;  ///< sequence numbers
-  u64 ready_ns = 0;         ///< virtual time at which all of it is done
-  bool busy = false;        ///< a thread runs its front
-  bool destroyed = false;   ///< kept until its work is done
+  u64 given = 0, done = 0;          ///< sequence numbers
+  u64 ready_ns = 0;                 ///< virtual time at which all of it is done
+  bool busy = false;                ///< a thread runs its front
+  CUresult failure = CUDA_SUCCESS;  ///< of work that ran, for the next that waits
+  bool destroyed = false;           ///< kept until its work is done
   std::deque<Queued> queue;
   Order order;                       ///< what its next piece comes after
   std::shared_ptr<Capture> capture;  ///< guarded by the capture lock (capture.hpp)

@@ -2,6 +2,7 @@
 
 #include "cudasim/driver/hooks.hpp"
 #include "cudasim/driver/pool.hpp"
+#include "cudasim/driver/progress.hpp"
 
 namespace cudasim {
 namespace {
@@ -10,8 +11,11 @@ CUresult give(const std::shared_ptr<Stream>& stream, Work work, Point& point) {
   if (Streams::inside_host_function()) return CUDA_ERROR_NOT_PERMITTED;
   bool taken = false;
   const CUresult result = Captures::get().take(stream, work, taken);
-  if (result == CUDA_SUCCESS && !taken) point = Streams::get().enqueue(stream, std::move(work));
-  return result;
+  if (result != CUDA_SUCCESS || taken) return result;
+  const bool host_function = work.host_function;
+  point = Streams::get().enqueue(stream, std::move(work));
+  if (host_function) run_eventually(point);
+  return CUDA_SUCCESS;
 }
 
 }  // namespace

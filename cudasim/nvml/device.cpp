@@ -4,6 +4,7 @@
 #include <cstdio>
 #include <cstring>
 
+#include "cudasim/nvml/call.hpp"
 #include "cudasim/nvml/source.hpp"
 #include "cudasim/nvml/state.hpp"
 
@@ -114,6 +115,7 @@ CUDASIM_NVML Return nvmlDeviceGetHandleByIndex(unsigned index, Device** device) 
 }
 
 CUDASIM_NVML Return nvmlDeviceGetHandleByUUID(const char* uuid, Device** device) {
+  if (const Return result = enter("nvmlDeviceGetHandleByUUID"); result != kSuccess) return result;
   if (!started()) return kUninitialized;
   if (uuid == nullptr || device == nullptr) return kInvalidArgument;
   for (std::size_t i = 0; i < device_count(); ++i) {
@@ -183,6 +185,7 @@ CUDASIM_NVML Return nvmlDeviceGetPciInfo(const Device* device, PciInfoV2* info) 
 }
 
 CUDASIM_NVML Return nvmlDeviceGetPersistenceMode(const Device* device, unsigned* mode) {
+  if (const Return result = enter("nvmlDeviceGetPersistenceMode"); result != kSuccess) return result;
   const Found found = device_of(device);
   if (found.result != kSuccess) return found.result;
   return give_mode(device, mode, facts(found.index).persistence ? 1 : 0);

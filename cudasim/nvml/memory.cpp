@@ -1,6 +1,7 @@
 // NVML's figures: memory of a device, and of the processes on it.
 #include <vector>
 
+#include "cudasim/nvml/call.hpp"
 #include "cudasim/nvml/source.hpp"
 #include "cudasim/nvml/state.hpp"
 
@@ -16,7 +17,8 @@ struct Sampled {
   Use use;
 };
 
-Sampled sample(const Device* device) {
+Sampled sample(const char* function, const Device* device) {
+  if (const Return result = enter(function); result != kSuccess) return {result, {}, {}};
   const Found found = device_of(device);
   if (found.result != kSuccess) return {found.result, {}, {}};
   Sampled sampled{kSuccess, facts(found.index), use(found.index)};
@@ -26,8 +28,8 @@ Sampled sample(const Device* device) {
 
 // Rule of all versions: *count is the room on entry and the number on return; too little room asks for more.
 template <typename Info, typename Fill>
-Return list_processes(const Device* device, unsigned* count, Info* infos, Fill fill) {
-  const Sampled sampled = sample(device);
+Return list_processes(const char* function, const Device* device, unsigned* count, Info* infos, Fill fill) {
+  const Sampled sampled = sample(function, device);
   if (sampled.result != kSuccess) return sampled.result;
   if (count == nullptr || (*count != 0 && infos == nullptr)) return kInvalidArgument;
   const auto& processes = sampled.use.processes;
@@ -58,7 +60,7 @@ Return no_processes(const Device* device, unsigned* count) {
 }  // namespace
 
 CUDASIM_NVML Return nvmlDeviceGetMemoryInfo(const Device* device, Memory* memory) {
-  const Sampled sampled = sample(device);
+  const Sampled sampled = sample("nvmlDeviceGetMemoryInfo", device);
   if (sampled.result != kSuccess) return sampled.result;
   if (memory == nullptr) return kInvalidArgument;
   const std::uint64_t total = sampled.facts.total_bytes;
@@ -67,7 +69,7 @@ CUDASIM_NVML Return nvmlDeviceGetMemoryInfo(const Device* device, Memory* memory
 }
 
 CUDASIM_NVML Return nvmlDeviceGetMemoryInfo_v2(const Device* device, MemoryV2* memory) {
-  const Sampled sampled = sample(device);
+  const Sampled sampled = sample("nvmlDeviceGetMemoryInfo", device);
   if (sampled.result != kSuccess) return sampled.result;
   if (memory == nullptr) return kInvalidArgument;
   if (memory->version != kMemoryV2Version) return kArgumentVersionMismatch;
@@ -78,15 +80,15 @@ CUDASIM_NVML Return nvmlDeviceGetMemoryInfo_v2(const Device* device, MemoryV2* m
 
 CUDASIM_NVML Return nvmlDeviceGetComputeRunningProcesses(const Device* device, unsigned* count,
                                                          ProcessInfoV1* infos) {
-  return list_processes(device, count, infos, without_instance);
+  return list_processes("nvmlDeviceGetComputeRunningProcesses", device, count, infos, without_instance);
 }
 CUDASIM_NVML Return nvmlDeviceGetComputeRunningProcesses_v2(const Device* device, unsigned* count,
                                                             ProcessInfo* infos) {
-  return list_processes(device, count, infos, with_instance);
+  return list_processes("nvmlDeviceGetComputeRunningProcesses", device, count, infos, with_instance);
 }
 CUDASIM_NVML Return nvmlDeviceGetComputeRunningProcesses_v3(const Device* device, unsigned* count,
                                                             ProcessInfo* infos) {
-  return list_processes(device, count, infos, with_instance);
+  return list_processes("nvmlDeviceGetComputeRunningProcesses", device, count, infos, with_instance);
 }
 
 CUDASIM_NVML Return nvmlDeviceGetGraphicsRunningProcesses(const Device* d, unsigned* n, ProcessInfoV1*) {

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <atomic>
 #include <cstdio>
 #include <cstdlib>
 #include <mutex>
@@ -16,7 +17,8 @@ namespace {
 constexpr u64 kSampleAgeNs = 2'000'000;
 constexpr u64 kRounding = 2u << 20;
 
-const Folder* source = nullptr;  // a folder is never freed, so a reader may keep the pointer over close
+std::atomic<const Folder*> source{
+    nullptr};  // a folder is never freed, so a reader may keep the pointer over close
 
 struct Sample {
   u64 taken_ns = 0;
@@ -30,14 +32,15 @@ u64 rounded(u64 bytes) {
 }
 
 Use take(u32 device) {
-  const DeviceRecord& record = source->page().devices[device];
+  const DeviceRecord& record = source_folder()->page().devices[device];
   Use use;
   use.lost = record.lost.load() != 0;
-  use.used_bytes = std::min(rounded(used_bytes(*source, device, Census::kQuick)), record.total_bytes);
+  use.used_bytes =
+      std::min(rounded(used_bytes(*source_folder(), device, Census::kQuick)), record.total_bytes);
   for (u32 index = 0; index < kMaxProcesses; ++index) {
-    const ProcessRecord& process = source->page().processes[index];
+    const ProcessRecord& process = source_folder()->page().processes[index];
     if (process.state.load() == static_cast<u32>(ProcessState::kFree)) continue;
-    const u64 bytes = process_bytes(*source, device, index);
+    const u64 bytes = process_bytes(*source_folder(), device, index);
     if (bytes != 0) use.processes.push_back({static_cast<unsigned>(process.pid), rounded(bytes)});
   }
   return use;
@@ -48,11 +51,12 @@ Use take(u32 device) {
 bool open_source() {
   std::string error;
   const auto options = FolderOptions::from_environment(error);
-  if (options) source = Folder::open(default_folder(), *options, error);
-  if (!options || source == nullptr) {
+  const Folder* folder = options ? Folder::open(default_folder(), *options, error) : nullptr;
+  if (folder == nullptr) {
     std::fprintf(stderr, "cudasim: NVML: %s\n", error.c_str());
     return false;
   }
+  source = folder;
   return true;
 }
 
@@ -61,12 +65,16 @@ void close_source() {
   samples = {};
 }
 
+const Folder* source_folder() {
+  return source.load();
+}
+
 std::size_t device_count() {
-  return source->page().device_count;
+  return source_folder()->page().device_count;
 }
 
 Facts facts(std::size_t index) {
-  const DeviceRecord& record = source->page().devices[index];
+  const DeviceRecord& record = source_folder()->page().devices[index];
   const u8* u = record.uuid;
   char uuid[48];
   std::snprintf(uuid, sizeof uuid, "GPU-%02x%02x%02x%02x-%02x%02x-%02x%02x-%02x%02x-%02x%02x%02x%02x%02x%02x",

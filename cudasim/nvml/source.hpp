@@ -11,6 +11,10 @@
 #include <string>
 #include <vector>
 
+namespace cudasim {
+class Folder;
+}
+
 namespace cudasim::nvml {
 
 struct Facts {
@@ -36,6 +40,8 @@ struct Use {
 // close.
 [[nodiscard]] bool open_source();
 void close_source();
+// Null before the first open; kept over close.
+[[nodiscard]] const Folder* source_folder();
 
 // Valid between open and close.
 [[nodiscard]] std::size_t device_count();

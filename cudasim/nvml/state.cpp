@@ -4,6 +4,7 @@
 #include <cstring>
 #include <mutex>
 
+#include "cudasim/nvml/call.hpp"
 #include "cudasim/nvml/source.hpp"
 
 namespace cudasim::nvml {
@@ -22,6 +23,7 @@ unsigned starts = 0;
 Return start() {
   const std::lock_guard lock(mutex);
   if (starts == 0 && !open_source()) return kDriverNotLoaded;
+  if (const Return result = enter("nvmlInit"); result != kSuccess) return result;
   ++starts;
   return kSuccess;
 }

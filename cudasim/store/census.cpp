@@ -187,15 +187,21 @@ u64 used_bytes(const Folder& folder, u32 device, Census how) {
   return record.used_bytes + record.stranger_bytes;
 }
 
+// Rule 41: who made it pays while it has a handle or a mapping. Bytes that only an fd or an importer holds
+// are in use of the device and on nobody's bill. Rule 42: managed memory is not on it either.
 u64 process_bytes(const Folder& folder, u32 device, u32 process) {
   const ProcessRecord& record = folder.page().processes[process];
   u64 bytes = record.context_bytes[device];
   for (u32 i = 0; i < folder.page().slot_high_water; i++) {
     const AllocationSlot& slot = folder.slot(i);
-    if (slot.state.load(std::memory_order_acquire) == static_cast<u32>(SlotState::kLive) &&
-        slot.device == device && slot.creator_process == process && slot.creator_serial == record.serial &&
-        slot.kind != static_cast<u32>(AllocationKind::kManaged))
-      bytes += slot.charged_bytes;
+    if (slot.state.load(std::memory_order_acquire) != static_cast<u32>(SlotState::kLive)) continue;
+    if (slot.device != device) continue;
+    const bool made = slot.creator_process == process && slot.creator_serial == record.serial;
+    const bool holds =
+        (slot.holders[process / 64].load(std::memory_order_relaxed) >> (process % 64) & 1) != 0;
+    const bool managed = slot.kind == static_cast<u32>(AllocationKind::kManaged);
+    const bool billed = folder.breaks(41) ? made || holds || held_by_none(slot) : made && holds;
+    if (billed && (!managed || folder.breaks(42))) bytes += slot.charged_bytes;
   }
   return bytes;
 }

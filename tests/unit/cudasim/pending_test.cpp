@@ -1,6 +1,6 @@
 // The pending-work check: memory taken away while work that the host has not waited for may still use it.
+#include "cudasim/control.hpp"
 #include "cudasim/driver/launch.hpp"
-#include "cudasim/store/folder.hpp"
 #include "tests/unit/cudasim/simulator.hpp"
 
 using namespace cudasim::testing;
@@ -9,19 +9,19 @@ namespace {
 
 constexpr size_t kBytes = 2 << 20;
 
-const cudasim::ControlPage& control() {
-  static const cudasim::Folder* folder = [] {
+cudasim::Control& control() {
+  static const std::unique_ptr<cudasim::Control> opened = [] {
     use_context();
     std::string error;
-    cudasim::Folder* opened = cudasim::Folder::open(cudasim::default_folder(), {}, error);
+    auto made = cudasim::Control::open(cudasim::default_folder(), {}, error);
     INFO(error);
-    REQUIRE(opened != nullptr);
-    return opened;
+    REQUIRE(made != nullptr);
+    return made;
   }();
-  return folder->page();
+  return *opened;
 }
 cudasim::u64 violations() {
-  return control().violations.load();
+  return control().violations();
 }
 
 // One mapped chunk, a stream and a kernel.
@@ -174,7 +174,7 @@ TEST_CASE("an event that was queried as done ends the work before it, and no oth
 TEST_CASE("a tick of the control page ends all work that was given before it") {
   Chunk chunk;
   chunk.launch(chunk.stream);
-  const_cast<cudasim::ControlPage&>(control()).ticks.fetch_add(1);
+  control().tick();
   const auto before = violations();
   CHECK(chunk.unmap() == CUDA_SUCCESS);
   CHECK(violations() == before);
@@ -182,9 +182,8 @@ TEST_CASE("a tick of the control page ends all work that was given before it") {
 
 TEST_CASE("with lazy streams off, work runs at launch") {
   Chunk chunk;
-  auto& lazy = const_cast<cudasim::ControlPage&>(control()).lazy_streams;
-  lazy = 0;
+  control().set_lazy_streams(false);
   REQUIRE(DRIVER(cuMemsetD8Async)(chunk.at, 1, 64, chunk.stream) == CUDA_SUCCESS);
   CHECK(DRIVER(cuStreamQuery)(chunk.stream) == CUDA_SUCCESS);
-  lazy = 1;
+  control().set_lazy_streams(true);
 }
