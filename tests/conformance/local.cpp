@@ -1,33 +1,19 @@
 // Driver objects of the test program itself: tests/conformance/local.hpp.
 #include "local.hpp"
 
-#include <unistd.h>
-
 #include <cstdlib>
-#include <filesystem>
 
 #include "tests/support/catch.hpp"
 
 namespace apportion::conformance {
 namespace {
 
-// The folder of the device this process uses; removed when the process ends.
-std::string& own_folder() {
-  static std::string folder;
-  return folder;
-}
-
-void remove_own_folder() {
-  std::error_code ignored;
-  std::filesystem::remove_all(own_folder(), ignored);
-}
-
+// The device of this process: its folder goes when the process ends.
 void choose_device() {
-  own_folder() = "/dev/shm/cudasim-conformance-" + std::to_string(::getpid());
-  std::filesystem::create_directory(own_folder());
-  ::setenv("CUDASIM_DIR", own_folder().c_str(), 1);
+  static DeviceFolder folder;
+  folder.make();
+  ::setenv("CUDASIM_DIR", folder.path().c_str(), 1);
   ::setenv("CUDASIM_DEVICES", "8GiB", 1);
-  std::atexit(remove_own_folder);
 }
 
 CUcontext make_context() {

@@ -16,12 +16,18 @@ bool near(std::size_t a, std::size_t b) {
   return a > b ? a - b <= kSlack : b - a <= kSlack;
 }
 
-std::string fresh_folder() {
-  static int number = 0;
-  return "/dev/shm/cudasim-conformance-" + std::to_string(::getpid()) + "-" + std::to_string(++number);
+}  // namespace
+
+DeviceFolder::~DeviceFolder() {
+  std::error_code ignored;
+  if (!path_.empty()) std::filesystem::remove_all(path_, ignored);
 }
 
-}  // namespace
+void DeviceFolder::make() {
+  static int number = 0;
+  path_ = "/dev/shm/cudasim-conformance-" + std::to_string(::getpid()) + "-" + std::to_string(++number);
+  REQUIRE(std::filesystem::create_directory(path_));
+}
 
 int deadline_ms() {
   const char* text = std::getenv("CONFORMANCE_DEADLINE_MS");
@@ -30,9 +36,8 @@ int deadline_ms() {
 
 Scene::Scene(const Options& options) : environment_(options.environment) {
   if (on_simulator()) {
-    folder_ = fresh_folder();
-    std::filesystem::create_directory(folder_);
-    environment_.push_back("CUDASIM_DIR=" + folder_);
+    folder_.make();
+    environment_.push_back("CUDASIM_DIR=" + folder());
     environment_.push_back("CUDASIM_DEVICES=" + options.devices);
   }
   if (!options.observer) return;
@@ -45,12 +50,6 @@ Scene::Scene(const Options& options) : environment_(options.environment) {
     const std::size_t now = observer_->free_bytes();
     return std::exchange(last, now) == now;
   }));
-}
-
-Scene::~Scene() {
-  observer_.reset();
-  std::error_code ignored;
-  if (!folder_.empty()) std::filesystem::remove_all(folder_, ignored);
 }
 
 Peer Scene::peer(Peer::Options options) const {

@@ -22,6 +22,22 @@ inline constexpr std::size_t kChunk = 64 * kMiB;
 // What free memory may be off by for reasons of the driver's own.
 inline constexpr std::size_t kSlack = 16 * kMiB;
 
+// A fresh folder for a simulated device, removed with this. Empty path: none was made.
+class DeviceFolder {
+ public:
+  DeviceFolder() = default;
+  ~DeviceFolder();
+  DeviceFolder(const DeviceFolder&) = delete;
+  DeviceFolder& operator=(const DeviceFolder&) = delete;
+
+  // Fails the test where the folder cannot be made.
+  void make();
+  [[nodiscard]] const std::string& path() const { return path_; }
+
+ private:
+  std::string path_;
+};
+
 class Scene {
  public:
   struct Options {
@@ -32,7 +48,6 @@ class Scene {
 
   Scene() : Scene(Options{}) {}
   explicit Scene(const Options& options);
-  ~Scene();
   Scene(const Scene&) = delete;
   Scene& operator=(const Scene&) = delete;
 
@@ -43,7 +58,7 @@ class Scene {
   [[nodiscard]] Peer with_context() const;
 
   // The folder of the simulated device, for SimulatorControl.
-  [[nodiscard]] const std::string& folder() const { return folder_; }
+  [[nodiscard]] const std::string& folder() const { return folder_.path(); }
 
   // Free bytes of the device as the observer sees them.
   [[nodiscard]] std::size_t free_bytes();
@@ -55,7 +70,7 @@ class Scene {
 
  private:
   std::vector<std::string> environment_;
-  std::string folder_;  // empty on a real driver
+  DeviceFolder folder_;
   std::optional<Peer> observer_;
 };
 

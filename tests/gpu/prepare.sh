@@ -2,6 +2,8 @@
 # Packs what a bare machine needs to run tests/gpu/run.sh: the committed tree as `git archive` gives it, and the
 # CUDA headers it includes (nothing else of the toolkit) under tests/gpu/carry/include.
 #
+# APPORTION_TREE: another commit than HEAD.
+#
 #   tests/gpu/prepare.sh FOLDER [CUDA_INCLUDE]     FOLDER must not exist; it is then copied to the machine
 set -eu
 fail() { echo "tests/gpu/prepare.sh: $*" >&2; exit 2; }
@@ -13,7 +15,7 @@ include=${2:-${APPORTION_CUDA_INCLUDE:-/usr/local/cuda/include}}
 [ -f "$include/cudaTypedefs.h" ] || fail "no cudaTypedefs.h in '$include'; name the folder of cuda.h"
 mkdir -p "$folder"
 folder=$(cd "$folder" && pwd)
-git -C "$root" archive HEAD | tar -x -C "$folder"
+git -C "$root" archive "${APPORTION_TREE:-HEAD}" | tar -x -C "$folder"
 carry=$folder/tests/gpu/carry/include
 mkdir -p "$carry"
 # The headers that these two include, and no others.

@@ -4,15 +4,17 @@
 # Changes no setting of the device. Runs from any folder, also from a `git archive` copy.
 #
 #   tests/gpu/run.sh [--cuda-include DIR] [--driver LIBCUDA] [--out FILE] [--only conformance|questions] [--jobs N]
+#                    [--build DIR]
 #
 # --cuda-include: folder of cuda.h (default: APPORTION_CUDA_INCLUDE, tests/gpu/carry/include, CUDA_HOME, ...).
 # --driver: the library to ask (default: APPORTION_DRIVER, else libcuda.so.1 of the system).
 # --out: a copy of the answers (default: gpu-DATE-UTC.txt beside the build); docs/gpu-results/ keeps such files.
+# --build: keep the programs there, and do not build again where they are (default: a temporary folder).
 # Exit status: 0 all asked and the suite passed, 1 a check of the suite failed, 2 could not build or ask.
 set -eu
 
 root=$(cd "$(dirname "$0")/../.." && pwd)
-include= driver=${APPORTION_DRIVER:-libcuda.so.1} out= only= jobs=$(nproc 2>/dev/null || echo 2)
+include= build= driver=${APPORTION_DRIVER:-libcuda.so.1} out= only= jobs=$(nproc 2>/dev/null || echo 2)
 fail() { echo "tests/gpu/run.sh: $*" >&2; exit 2; }
 while [ $# -gt 0 ]; do
   [ $# -ge 2 ] || fail "'$1' needs a value; see the head of this file"
@@ -21,6 +23,7 @@ while [ $# -gt 0 ]; do
     --driver) driver=$2 ;;
     --out) out=$2 ;;
     --only) only=$2 ;;
+    --build) build=$2 ;;
     --jobs) jobs=$2 ;;
     *) fail "unknown option '$1'; see the head of this file" ;;
   esac
@@ -38,8 +41,13 @@ include=$(cd "$include" && pwd)
 compiler=${CXX:-g++}
 command -v ${compiler%% *} >/dev/null || fail "no '$compiler'; set CXX to a C++20 compiler"
 
-build=$(mktemp -d "${TMPDIR:-/tmp}/apportion-gpu.XXXXXX")
-trap 'rm -rf "$build"' EXIT
+if [ -n "$build" ]; then
+  mkdir -p "$build"
+  build=$(cd "$build" && pwd)
+else
+  build=$(mktemp -d "${TMPDIR:-/tmp}/apportion-gpu.XXXXXX")
+  trap 'rm -rf "$build"' EXIT
+fi
 date_utc=$(date -u +%Y-%m-%dT%H%MZ)
 [ -n "$out" ] || out=$PWD/gpu-$date_utc.txt
 start=$(date +%s)
@@ -49,9 +57,11 @@ cd "$root"
 flags="-std=c++20 -O0 -Wall -Wextra -isystem tests/gpu/fallback -I. -isystem $include"
 sources=$(ls gpu/*.cpp shm/bytes.cpp shm/result.cpp tests/conformance/*.cpp tests/gpu/*.cpp tests/gpu/fallback/*.cpp)
 object() { echo "$build/$(echo "$1" | tr / _).o"; }
-for source in $sources; do echo "$source $(object "$source")"; done |
-  xargs -P "$jobs" -L 1 sh -c "$compiler $flags -c \"\$0\" -o \"\$1\" || exit 255" ||
-  fail "it does not compile; see above"
+compile_all() {
+  for source in $sources; do echo "$source $(object "$source")"; done |
+    xargs -P "$jobs" -L 1 sh -c "$compiler $flags -c \"\$0\" -o \"\$1\" || exit 255" ||
+    fail "it does not compile; see above"
+}
 
 link() {  # link PROGRAM PATTERN: the objects whose names match go into it, with the product's
   program=$1
@@ -60,11 +70,14 @@ link() {  # link PROGRAM PATTERN: the objects whose names match go into it, with
   $compiler -o "$build/$program" $(ls "$build"/gpu_*.o "$build"/shm_*.o) \
     $(ls "$build"/tests_*.o | grep -E "$pattern") -ldl -pthread || fail "it does not link; see above"
 }
-support='conformance_(answer|driver)\.'
-link conformance_peer "$support|conformance_peer_"
-support="$support|conformance_(local|peer|scene|simulator)\.|bare_main\."
-link conformance "$support|conformance_[a-z]*_test\."
-link questions "$support|gpu_question"
+if [ ! -x "$build/questions" ]; then
+  compile_all
+  support='conformance_(answer|driver)\.'
+  link conformance_peer "$support|conformance_peer_"
+  support="$support|conformance_(local|peer|scene|simulator)\.|bare_main\."
+  link conformance "$support|conformance_[a-z]*_test\."
+  link questions "$support|gpu_question"
+fi
 built=$(date +%s)
 
 # Where the simulator is asked, each scene makes its device; a name of a library is left to the loader.
