@@ -1,5 +1,5 @@
-// `apportion demo`: the race of programs that take memory the way JAX does; first on the bare device, then through a
-// broker. Everything it starts it ends, and its files are gone afterwards.
+// `apportion demo`: the race of programs that take memory the way JAX does; first on the bare device, then
+// through a broker. Everything it starts it ends, and its files are gone afterwards.
 #pragma once
 
 #include <cstdint>
@@ -38,8 +38,9 @@ struct DemoResult {
   std::uint64_t device_bytes = 0;
   std::uint64_t pool_bytes = 0;
   unsigned orders = 0;
-  unsigned distinct_results = 0;               // of the broker's half: 1 where every order gave the same
-  std::optional<std::uint64_t> overlap_bytes;  // bytes that two programs had mapped at once; none on a real device
+  unsigned distinct_results = 0;  // of the broker's half: 1 where every order gave the same
+  std::optional<std::uint64_t>
+      overlap_bytes;  // bytes that two programs had mapped at once; none on a real device
   bool simulated = false;
 };
 

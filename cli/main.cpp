@@ -49,11 +49,13 @@ int main(int argc, char** argv) {
   CLI::App app{"apportion: shares the memory of one GPU between jobs. The broker is apportiond."};
   app.set_version_flag("--version", std::string(APPORTION_VERSION));
   app.require_subcommand(1);
-  app.footer("Examples:\n  apportion status\n  apportion check apportion.toml\n  apportion demo --orders all");
+  app.footer(
+      "Examples:\n  apportion status\n  apportion check apportion.toml\n  apportion demo --orders all");
 
   std::string device;
   bool json = false;
-  CLI::App* status_verb = app.add_subcommand("status", "who has the device's memory: the pool, each job, each process");
+  CLI::App* status_verb =
+      app.add_subcommand("status", "who has the device's memory: the pool, each job, each process");
   status_verb->add_option("--device", device, "UUID of the device, where several brokers run");
   status_verb->add_flag("--json", json, "one line of JSON, sizes in bytes");
   status_verb->footer(
@@ -62,22 +64,30 @@ int main(int argc, char** argv) {
       "/run/apportion/*/broker.sock.");
 
   CheckOptions checking;
-  CLI::App* check_verb = app.add_subcommand("check", "what each job of a config would get on this device, or why it is refused");
+  CLI::App* check_verb =
+      app.add_subcommand("check", "what each job of a config would get on this device, or why it is refused");
   check_verb->add_option("FILE", checking.file, "the config; without it the usual places");
-  check_verb->add_option("--device", checking.device, "another device than the file's: index, UUID, PCI id, sim:SIZE");
-  check_verb->footer("Examples:\n  apportion check apportion.toml\n  apportion check --device sim:24GiB apportion.toml");
+  check_verb->add_option("--device", checking.device,
+                         "another device than the file's: index, UUID, PCI id, sim:SIZE");
+  check_verb->footer(
+      "Examples:\n  apportion check apportion.toml\n  apportion check --device sim:24GiB apportion.toml");
 
   DemoOptions racing;
   std::string orders = "one";
-  CLI::App* demo_verb = app.add_subcommand("demo", "four programs race for one GPU: bare, then through a broker");
-  demo_verb->add_option("--orders", orders, "one (all start at a barrier), or all start orders, one after the other")
+  CLI::App* demo_verb =
+      app.add_subcommand("demo", "four programs race for one GPU: bare, then through a broker");
+  demo_verb
+      ->add_option("--orders", orders,
+                   "one (all start at a barrier), or all start orders, one after the other")
       ->check(CLI::IsMember({"one", "all"}));
   demo_verb->add_flag("--json", racing.json, "one line of JSON, sizes in bytes");
   demo_verb->add_option("--clients", racing.clients, "how many programs");
   demo_verb->add_option("--device", racing.device, "sim:SIZE, or a real one: index or UUID");
   demo_verb->add_option("--seed", racing.seed, "of the order in which the barrier lets go");
   demo_verb->add_option("--break", racing.break_name)->group("");
-  demo_verb->footer("Examples:\n  apportion demo\n  apportion demo --orders all --json\n  apportion demo --clients 8 --device sim:24GiB");
+  demo_verb->footer(
+      "Examples:\n  apportion demo\n  apportion demo --orders all --json\n  apportion demo --clients 8 "
+      "--device sim:24GiB");
 
   CLI11_PARSE(app, argc, argv);
   racing.all_orders = orders == "all";

@@ -87,9 +87,14 @@ Json broker_json(const wire::BrokerRow& broker) {
 }  // namespace
 
 std::string status_json(const StatusAnswer& answer) {
-  Json out = {{"broker", broker_json(answer.broker)}, {"jobs", Json::array()}, {"sessions", Json::array()}, {"others", Json::array()}};
-  for (const wire::JobRow& row : answer.jobs) out["jobs"].push_back(job_json(row));
-  for (const wire::SessionRow& row : answer.sessions) out["sessions"].push_back(session_json(answer, row));
+  Json out = {{"broker", broker_json(answer.broker)},
+              {"jobs", Json::array()},
+              {"sessions", Json::array()},
+              {"others", Json::array()}};
+  for (const wire::JobRow& row : answer.jobs)
+    out["jobs"].push_back(job_json(row));
+  for (const wire::SessionRow& row : answer.sessions)
+    out["sessions"].push_back(session_json(answer, row));
   for (const wire::HolderRow& holder : answer.holders)
     out["others"].push_back({{"kind", holder_word(holder.kind)},
                              {"pid", holder.pid},

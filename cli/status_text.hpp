@@ -9,7 +9,8 @@ namespace apportion {
 
 [[nodiscard]] std::string status_text(const StatusAnswer& answer);
 
-// Bytes of the device that the session's process holds outside the pool (its context and libraries), 0 where unknown.
+// Bytes of the device that the session's process holds outside the pool (its context and libraries), 0 where
+// unknown.
 [[nodiscard]] std::uint64_t overhead_of(const StatusAnswer& answer, const wire::SessionRow& session);
 
 // charged - idle - unspent - in transit: what the process really uses.

@@ -22,9 +22,11 @@ void Table::row(std::vector<std::string> cells) {
 
 std::string Table::text() const {
   std::vector<std::size_t> widths;
-  for (const std::string& heading : headings_) widths.push_back(heading.size());
+  for (const std::string& heading : headings_)
+    widths.push_back(heading.size());
   for (const auto& row : rows_)
-    for (std::size_t i = 0; i < row.size(); ++i) widths[i] = std::max(widths[i], row[i].size());
+    for (std::size_t i = 0; i < row.size(); ++i)
+      widths[i] = std::max(widths[i], row[i].size());
   std::string out;
   const auto append = [&](const std::vector<std::string>& row) {
     std::string line;
@@ -37,7 +39,8 @@ std::string Table::text() const {
     out += line + "\n";
   };
   append(headings_);
-  for (const auto& row : rows_) append(row);
+  for (const auto& row : rows_)
+    append(row);
   return out;
 }
 
