@@ -146,6 +146,7 @@ bool FakeBroker::serve(Session& session) {
   }
   if (!*received) return true;
   const Result<wire::Message> message = wire::decode(datagram.bytes(), wire::Sender::client);
+  session.kept.clear();
   if (!message) give_up("the client sent nonsense: " + message.error().message);
   return answer(session, *message);
 }
@@ -276,6 +277,7 @@ void FakeBroker::send_grant(Session& session, std::uint64_t request_id, std::uin
   }
   if (forget_fds) fds.clear();
   static_cast<void>(channel::send(session.socket.get(), wire::bytes_of(message), fds, soon()).ok());
+  if (keep_fds) session.kept = std::move(owned);
 }
 
 std::size_t open_fds() {
