@@ -8,6 +8,7 @@
 #include <filesystem>
 #include <fstream>
 
+#include "gpu/capture_guard.hpp"
 #include "shm/memfd.hpp"
 #include "shm/socket_path.hpp"
 
@@ -138,6 +139,8 @@ void FakeBroker::serve() {
 }
 
 bool FakeBroker::serve(Session& session) {
+  const CaptureGuard guard(
+      device_.driver());  // a broker is another process: no capture of the client's is its own
   channel::Datagram datagram;
   const Result<bool> received = channel::try_receive(session.socket.get(), datagram);
   if (!received) {
