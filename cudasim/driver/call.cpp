@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <cstdio>
+#include <cstdlib>
 #include <cstring>
 
 #include "cudasim/driver/hooks.hpp"
@@ -46,6 +47,9 @@ void check_pending(CUdeviceptr address, u64 bytes, const char* what) {
 
 void violation(const char* what, u64 a, u64 b) {
   folder().log(RecordKind::kViolation, current_function, 0, a, b, what);
+  // For a run that must have none: stop where it happened, with a core of the caller.
+  static const bool fatal = std::getenv("CUDASIM_ABORT_ON_VIOLATION") != nullptr;
+  if (fatal) std::abort();
 }
 
 u32 Function::resolve(const Folder& folder) {
