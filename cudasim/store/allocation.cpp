@@ -129,7 +129,7 @@ void fill_slot(AllocationSlot& record, const AllocationSpec& spec, u32 process, 
   record.compression = spec.compression;
   record.rdma = spec.rdma;
   record.usage = spec.usage;
-  record.exported = record.ipc_opens = record.freed = 0;
+  record.exported = record.ipc_opens = record.freed = record.handles = record.creator_access = 0;
   for (auto& word : record.holders)
     word = 0;
 }
@@ -145,6 +145,11 @@ u32 slot_of_fd(int fd) {
   if (!name || name[1] < '0' || name[1] > '9') return kMaxAllocations;
   const u64 slot = std::strtoull(name + 1, nullptr, 10);
   return slot < kMaxAllocations ? static_cast<u32>(slot) : kMaxAllocations;
+}
+
+void drop_charge(const Folder& folder, AllocationSlot& record) {
+  folder.page().devices[record.device].used_bytes -= record.charged_bytes;
+  record.charged_bytes = 0;
 }
 
 bool is_slot(const Folder& folder, u32 slot, u64 inode) {
@@ -165,6 +170,7 @@ std::shared_ptr<Allocation> Allocation::adopt(const Folder& folder, u32 process,
     error = StoreError::kSystem;
     return nullptr;
   }
+  if (folder.breaks(37)) ::madvise(page, kPage, MADV_DONTFORK);
   AllocationSlot& record = folder.slot(slot);
   hold(record, slot, process);
   error = StoreError::kNone;
@@ -250,10 +256,7 @@ Allocation::~Allocation() {
   if (record.serial != serial_ || record.state != static_cast<u32>(SlotState::kLive))
     return;  // rule 24 took it
   record.holders[process_ / 64].fetch_and(~bit_of(process_), std::memory_order_relaxed);
-  if (folder_.breaks(9)) {
-    folder_.page().devices[record.device].used_bytes -= record.charged_bytes;
-    record.charged_bytes = 0;
-  }
+  if (folder_.breaks(9) && !record.handles) drop_charge(folder_, record);
   if (!reap_if_free(folder_, slot_)) folder_.page().limbo = 1;
 }
 
@@ -278,6 +281,11 @@ int Allocation::export_fd(StoreError& error) const {
   if (fd >= 0) ::close(fd);
   error = StoreError::kSystem;
   return -1;
+}
+
+void Allocation::give_back_charge() const {
+  Folder::Lock lock(folder_);
+  if (!record().handles) drop_charge(folder_, record());
 }
 
 void* Allocation::map(u64 bytes, void* address, int protection) const {

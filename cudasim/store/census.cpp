@@ -108,8 +108,8 @@ void end_idle_devices(const Folder& folder) {
       return;
   for (u32 i = 0; i < page.slot_high_water && page.live_slots; i++) {
     AllocationSlot& slot = folder.slot(i);
-    if (slot.state != static_cast<u32>(SlotState::kLive) || page.devices[slot.device].persistence) continue;
-    if (!folder.breaks(24)) reap(folder, i);
+    if (slot.state != static_cast<u32>(SlotState::kLive)) continue;
+    if (page.devices[slot.device].persistence == (folder.breaks(24) ? 1 : 0)) reap(folder, i);
   }
 }
 
