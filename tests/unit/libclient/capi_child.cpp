@@ -38,11 +38,14 @@ struct AtExit {
   ~AtExit() {
     if (!armed) return;
     need(pair(4096), 20);
-    need(apportion_detach(client) == APPORTION_OK, 21);
-    need(!pair(4096), 22);
+    if (detach) {
+      need(apportion_detach(client) == APPORTION_OK, 21);
+      need(!pair(4096), 22);
+    }
     std::_Exit(0);
   }
   bool armed = false;
+  bool detach = false;
 } at_exit;
 
 // From here on, any system call but exit_group kills the process with SIGSYS.
@@ -95,8 +98,9 @@ int main(int argc, char** argv) {
   need(apportion_attach(nullptr, &client) == APPORTION_OK, 10);
   if (what == "quiet") return quiet();
   need(pair(4096), 11);
-  if (what == "at-exit") {
+  if (what == "at-exit" || what == "detach-at-exit") {
     at_exit.armed = true;
+    at_exit.detach = what == "detach-at-exit";
     return 12;
   }
   if (what == "exec") {
