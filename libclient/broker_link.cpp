@@ -14,10 +14,6 @@ namespace apportion {
 
 namespace {
 
-using namespace std::chrono_literals;
-// Beyond what the broker itself may take by its config.
-constexpr auto kAnswerTime = 5s;
-
 wire::LayoutVersions our_layouts() {
   wire::LayoutVersions layouts;
   layouts.ledger_major = kLedgerMajor;
@@ -52,7 +48,7 @@ Result<std::unique_ptr<BrokerLink>> BrokerLink::open(Fd socket, std::string path
   if (options.job.size() > decltype(wire::Hello::job)::kMaxLength) {
     return Error{Errc::invalid, "the job name \"" + options.job + "\" is longer than 63 bytes"};
   }
-  std::unique_ptr<BrokerLink> link(new BrokerLink(std::move(socket), std::move(path)));
+  std::unique_ptr<BrokerLink> link(new BrokerLink(std::move(socket), std::move(path), options.answer_time));
   if (Status greeted = link->hello(options); !greeted) return greeted.error();
   return link;
 }
@@ -66,7 +62,7 @@ Status BrokerLink::hello(const Options& options) {
   message.flags = options.reclaimable ? wire::Hello::kReclaimable : 0;
   if (Status sent = send(message); !sent) return sent;
   channel::Datagram datagram;
-  Result<wire::Message> answer = answer_to(message.header.request_id, datagram, Clock::now() + kAnswerTime);
+  Result<wire::Message> answer = answer_to(message.header.request_id, datagram, Clock::now() + answer_time_);
   if (!answer) return answer.error();
   const auto* welcome = as<wire::Welcome>(*answer);
   if (welcome == nullptr) {
@@ -92,7 +88,7 @@ Result<BrokerLink::Granted> BrokerLink::request(Bytes min, Bytes want, std::uint
   message.flags = flags;
   if (Status sent = send(message); !sent) return sent.error();
   return receive_grant(message.header.request_id, take,
-                       Clock::now() + kAnswerTime + std::chrono::milliseconds(welcome_.wait_ms));
+                       Clock::now() + answer_time_ + std::chrono::milliseconds(welcome_.wait_ms));
 }
 
 Result<BrokerLink::Granted> BrokerLink::receive_grant(std::uint64_t request_id, const TakePart& take,
@@ -151,7 +147,7 @@ Status BrokerLink::release(std::span<const std::uint64_t> ids) {
   if (!sent) return sent;
   APPORTION_FAULT_POINT("client.after_release");
   channel::Datagram datagram;
-  const Result<wire::Message> answer = answer_to(request_id, datagram, Clock::now() + kAnswerTime);
+  const Result<wire::Message> answer = answer_to(request_id, datagram, Clock::now() + answer_time_);
   if (!answer) return answer.error();
   return Done{};
 }
@@ -163,7 +159,7 @@ Status BrokerLink::detach() {
   Status sent = send(message);
   channel::Datagram datagram;
   if (sent)
-    static_cast<void>(answer_to(message.header.request_id, datagram, Clock::now() + kAnswerTime).ok());
+    static_cast<void>(answer_to(message.header.request_id, datagram, Clock::now() + answer_time_).ok());
   lose({Errc::not_attached, "detached"});
   return sent;
 }
@@ -230,7 +226,7 @@ void BrokerLink::refuse_grant(const wire::Grant& grant, Errc reason) {
 template <typename M>
 Status BrokerLink::send(const M& message) {
   if (lost_) return *lost_;
-  Status sent = channel::send(socket_.get(), wire::bytes_of(message), {}, Clock::now() + kAnswerTime);
+  Status sent = channel::send(socket_.get(), wire::bytes_of(message), {}, Clock::now() + answer_time_);
   if (sent || sent.error().code == Errc::timed_out) return sent;
   if (sent.error().code == Errc::disconnected) {
     return lose({Errc::disconnected,

@@ -11,6 +11,7 @@
  * Threads: every function may be called from any thread at any time, but for apportion_detach, which is the last call
  *   on its session. Calls wait for each other only for as long as one needs the driver or the broker.
  * Signals: from a handler that interrupted a call of this library, calls answer APPORTION_BUSY and do not deadlock.
+ *   While the arena has room, allocate and deallocate work from any handler; growth uses malloc and is not for handlers.
  * fork: the child is not attached. Its calls answer APPORTION_NOT_ATTACHED, and the parent notices nothing. CUDA
  *   itself does not survive fork: exec, or start workers with spawn. exec: nothing is passed on.
  * Broker gone: what is held stays usable, and allocations that fit into it go on; more answers
