@@ -19,6 +19,12 @@ CUmemAllocationProp chunk_properties(CUdevice device, bool fabric, bool rdma) {
   return properties;
 }
 
+// Whether the driver refused what was asked for, rather than failed or had no room: only that is worth asking
+// for less.
+bool refused_as_asked(CUresult r) {
+  return r == CUDA_ERROR_NOT_PERMITTED || r == CUDA_ERROR_NOT_SUPPORTED || r == CUDA_ERROR_INVALID_VALUE;
+}
+
 }  // namespace
 
 Chunk::Chunk(Chunk&& other) noexcept
@@ -109,9 +115,9 @@ Result<Chunk> ChunkMaker::make(Bytes size) {
   bool rdma = this->rdma();
   CUresult r = create(fabric, rdma);
   // The attributes say yes and the call says no (rules 5 and 43): fabric handles need a permission of their
-  // own. No room is no such refusal: what was never tried is not learnt.
-  if (r != CUDA_SUCCESS && r != CUDA_ERROR_OUT_OF_MEMORY && fabric) r = create(fabric = false, rdma);
-  if (r != CUDA_SUCCESS && r != CUDA_ERROR_OUT_OF_MEMORY && rdma) r = create(fabric, rdma = false);
+  // own.
+  if (refused_as_asked(r) && fabric) r = create(fabric = false, rdma);
+  if (refused_as_asked(r) && rdma) r = create(fabric, rdma = false);
   if (r != CUDA_SUCCESS) return driver_error(driver, r, "cuMemCreate");
   fabric_.store(fabric, std::memory_order_relaxed);
   rdma_.store(rdma, std::memory_order_relaxed);

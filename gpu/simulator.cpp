@@ -67,7 +67,9 @@ Bytes simulator_room(Bytes total) {
 Result<std::string> prepare_simulator(Bytes total) {
   auto driver = find_simulator();
   if (!driver) return driver.error();
-  const std::string folder = simulator_folder();
+  const std::string size = std::to_string(total / 1_MiB) + "MiB";
+  const std::string folder =
+      variable("CUDASIM_DIR") != nullptr ? simulator_folder() : simulator_folder() + "-" + size;
   // The folder may not exist yet: its file system is that of the nearest ancestor that does.
   std::string existing = folder;
   struct statvfs space {};
@@ -83,7 +85,6 @@ Result<std::string> prepare_simulator(Bytes total) {
                      ", which has " + to_text(free) +
                      " free; make it larger (in a container: --shm-size=1g), or set CUDASIM_DIR "
                      "to a folder on a larger tmpfs"};
-  const std::string size = std::to_string(total / 1_MiB) + "MiB";
   if (::setenv("CUDASIM_DIR", folder.c_str(), 1) != 0 || ::setenv("CUDASIM_DEVICES", size.c_str(), 0) != 0 ||
       ::setenv("CUDASIM_FORCE", "1", 1) != 0)
     return system_error("cannot set the simulator's environment", errno);

@@ -17,7 +17,8 @@ namespace apportion {
 // is installed in. Error not_found lists every path tried.
 [[nodiscard]] Result<std::string> find_simulator();
 
-// The folder of the simulated device: CUDASIM_DIR, else /dev/shm/cudasim-<uid>.
+// The folder of the simulated device: CUDASIM_DIR, which prepare_simulator sets; else the simulator's own
+// default.
 [[nodiscard]] std::string simulator_folder();
 
 // What a file system must have free to serve a simulated device of this total. The files are sparse; what

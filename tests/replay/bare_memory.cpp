@@ -3,10 +3,13 @@
 
 #include <utility>
 
+#include "gpu/stream.hpp"
+
 namespace apportion::replay {
 
 BareMemory::~BareMemory() {
-  mappings_.clear();
+  while (!mapped_.empty())
+    static_cast<void>(free_mapped({mapped_.begin()->first, {}}));
   for (const auto& [address, size] : allocations_)
     static_cast<void>(device_.driver().mem_free(address));
 }
@@ -34,12 +37,18 @@ Result<Block> BareMemory::allocate(Bytes size) {
     allocations_.emplace(address, size);
     return Block{address, size};
   }
+  return allocate_mapped(size);
+}
+
+Result<Block> BareMemory::allocate_mapped(Bytes size) {
   auto chunk = maker_.make(round_up(size, device_.facts().granularity));
   if (!chunk) return chunk.error();
-  auto mapping = Mapping::map(device_, *chunk);
-  if (!mapping) return mapping.error();
-  const CUdeviceptr address = mapping->base();
-  mappings_.emplace(address, *std::move(mapping));
+  auto range = AddressRange::reserve(device_, chunk->size(), device_.facts().granularity);
+  if (!range) return range.error();
+  const Chunk* const run[] = {&*chunk};
+  if (Status mapped = map_run(device_, range->base(), run); !mapped) return mapped.error();
+  const CUdeviceptr address = range->base();
+  mapped_.emplace(address, Mapped{*std::move(chunk), *std::move(range)});
   return Block{address, size};
 }
 
@@ -48,11 +57,19 @@ Status BareMemory::free(const Block& block) {
     APPORTION_CHECK(allocations_.erase(block.address) == 1);
     return driver_status(device_.driver(), device_.driver().mem_free(block.address), "cuMemFree");
   }
-  const auto found = mappings_.find(block.address);
-  APPORTION_CHECK(found != mappings_.end());
-  Mapping mapping = std::move(found->second);
-  mappings_.erase(found);
-  return mapping.unmap();
+  return free_mapped(block);
+}
+
+Status BareMemory::free_mapped(const Block& block) {
+  const auto found = mapped_.find(block.address);
+  APPORTION_CHECK(found != mapped_.end());
+  Mapped gone = std::move(found->second);
+  mapped_.erase(found);
+  if (Status idle = synchronize_context(device_.driver()); !idle) return idle;
+  if (Status unmapped = unmap_run(device_.driver(), gone.range.base(), gone.range.size()); !unmapped)
+    return unmapped;
+  if (Status released = gone.chunk.release(); !released) return released;
+  return gone.range.free();
 }
 
 Status BareMemory::write(std::uint64_t address, std::uint64_t value) {

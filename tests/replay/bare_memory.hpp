@@ -13,7 +13,7 @@ class BareMemory final : public Memory {
  public:
   enum class Backing {
     mem_alloc,  // one cuMemAlloc a request
-    vmm,        // one cuMemCreate, reserve, map and set access a request
+    vmm,  // one cuMemCreate, reserve, map and set access a request; the handle is kept until the block goes
   };
   // `device` outlives it. start() makes the device's primary context.
   BareMemory(const Device& device, Backing backing) : device_(device), backing_(backing), maker_(device) {}
@@ -29,11 +29,18 @@ class BareMemory final : public Memory {
   Result<std::uint64_t> read(std::uint64_t address) override;
 
  private:
+  Result<Block> allocate_mapped(Bytes size);
+  Status free_mapped(const Block& block);
+
   const Device& device_;
   Backing backing_;
   ChunkMaker maker_;
   PrimaryContext context_;
-  std::map<CUdeviceptr, Mapping> mappings_;   // backing vmm: by base
+  struct Mapped {
+    Chunk chunk;
+    AddressRange range;
+  };
+  std::map<CUdeviceptr, Mapped> mapped_;      // backing vmm: by base
   std::map<CUdeviceptr, Bytes> allocations_;  // backing mem_alloc
 };
 

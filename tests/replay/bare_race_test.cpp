@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "cudasim/control.hpp"
 #include "shm/bytes.hpp"
 #include "tests/replay/worker.hpp"
 #include "tests/support/catch.hpp"
@@ -23,6 +24,13 @@ class Race {
     char path[] = "/dev/shm/apportion-test-race-XXXXXX";
     REQUIRE(::mkdtemp(path) != nullptr);
     folder_ = path;
+    cudasim::FolderOptions options;
+    options.device_bytes = {(80_GiB).value};
+    options.context_bytes = (512_MiB).value;
+    std::string error;
+    control_ = cudasim::Control::open(folder_ + "/device", options, error);
+    INFO(error);
+    REQUIRE(control_ != nullptr);
     for (auto& racer : racers_)
       racer =
           std::make_unique<Worker>(std::vector<std::string>{"--device", "sim:80GiB", "--backing", backing},
@@ -48,8 +56,11 @@ class Race {
     racers_[i]->go();
     return racers_[i]->expect("result");
   }
-  // Every racer that got memory still finds what it wrote in it; then all end.
+  // Nobody has another's memory, and every racer that got some still finds what it wrote in it; then all end.
   void finish(const std::array<nlohmann::json, 4>& results) {
+    const cudasim::CensusReport census = control_->census();
+    CHECK(census.overlap_bytes == 0);
+    CHECK(census.physical_bytes == census.referenced_bytes);
     for (std::size_t i = 0; i < racers_.size(); ++i) {
       CHECK(racers_[i]->finish() == 0);
       CHECK(racers_[i]->expect("end")["kept_bytes"] == results[i]["got_bytes"]);
@@ -58,6 +69,7 @@ class Race {
 
  private:
   std::string folder_;
+  std::unique_ptr<cudasim::Control> control_;
   std::array<std::unique_ptr<Worker>, 4> racers_;
 };
 

@@ -38,6 +38,7 @@ PytorchNative::Piece* PytorchNative::find_free(Bytes size, bool small) {
 }
 
 Result<PytorchNative::Piece*> PytorchNative::new_segment(Bytes size, bool small) {
+  ++counts_.segments_asked;
   auto block = memory_.allocate(size);
   if (!block) return block.error();
   ++counts_.segments;

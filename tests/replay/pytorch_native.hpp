@@ -6,9 +6,7 @@
 #pragma once
 
 #include <cstddef>
-#include <list>
 #include <map>
-#include <optional>
 #include <set>
 #include <string>
 #include <vector>
@@ -33,10 +31,11 @@ class PytorchNative {
   Status empty_cache();
 
   struct Counts {
-    std::size_t segments = 0;  // held now
-    Bytes reserved;            // in segments
-    Bytes allocated;           // in tensors, rounded as the allocator rounds
-    std::size_t retries = 0;   // refusals answered by giving caches back
+    std::size_t segments = 0;        // held now
+    Bytes reserved;                  // in segments
+    Bytes allocated;                 // in tensors, rounded as the allocator rounds
+    std::size_t segments_asked = 0;  // of the device, refused ones included
+    std::size_t retries = 0;         // refusals answered by giving caches back
   };
   [[nodiscard]] Counts counts() const { return counts_; }
   // The segments held, ascending by address.

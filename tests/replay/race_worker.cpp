@@ -19,10 +19,12 @@
 #include <cstring>
 #include <nlohmann/json.hpp>
 #include <string>
+#include <vector>
 
 #include "gpu/device.hpp"
 #include "tests/replay/bare_memory.hpp"
 #include "tests/replay/jax_classic.hpp"
+#include "tests/replay/pytorch_native.hpp"
 
 namespace apportion::replay {
 namespace {
@@ -33,6 +35,7 @@ constexpr Bytes kCheckedUnit = 32_MiB;  // the size of a chunk: its first and la
 
 struct Arguments {
   std::string device = "0";
+  bool pytorch = false;
   BareMemory::Backing backing = BareMemory::Backing::mem_alloc;
   JaxClassic jax;
   int gate_fd = 0;
@@ -48,7 +51,11 @@ bool parse(int argc, char** argv, Arguments& out) {
   for (int i = 1; i + 1 < argc; i += 2) {
     const std::string key = argv[i];
     const char* value = argv[i + 1];
-    if (key == "--device")
+    if (key == "--framework" && std::string(value) == "jax")
+      out.pytorch = false;
+    else if (key == "--framework" && std::string(value) == "pytorch")
+      out.pytorch = true;
+    else if (key == "--device")
       out.device = value;
     else if (key == "--backing" && std::string(value) == "mem_alloc")
       out.backing = BareMemory::Backing::mem_alloc;
@@ -93,50 +100,80 @@ json figures(const Replayed& replayed) {
           {"error", replayed.error.empty() ? json() : json(replayed.error)}};
 }
 
-// Takes part in the race with `memory`. False: the gate closed early.
-bool race(Memory& memory, const Arguments& arguments) {
+// What the worker took, and why it is less than it wanted.
+struct Taken {
+  std::vector<Block> blocks;
+  Bytes wanted;
+  unsigned tries = 0;  // refused ones included
+  std::string error;
+};
+
+Taken take_as_jax(Memory& memory, const Arguments& arguments, Replayed& plan) {
+  jax_classic_take(memory, arguments.jax, plan);
+  Taken taken{
+      .blocks = {}, .wanted = plan.wanted.value_or(Bytes{}), .tries = plan.tries, .error = plan.error};
+  if (plan.pool) taken.blocks.push_back(*plan.pool);
+  return taken;
+}
+
+// PyTorch wants its tensors, not a share: a small training run in what is free.
+Taken take_as_pytorch(Memory& memory, const Replayed& plan) {
+  Taken taken{.blocks = {}, .wanted = {}, .tries = 0, .error = plan.error};
+  if (!plan.told_free) return taken;
+  PytorchNative allocator(memory);
+  if (Status done = run_steps(allocator, small_training_run(*plan.told_free)); !done)
+    taken.error = done.error().message;
+  taken.blocks = allocator.segments();
+  taken.wanted = allocator.counts().reserved;
+  taken.tries = static_cast<unsigned>(allocator.counts().segments_asked);
+  return taken;
+}
+
+// Takes part in the race with `memory`, as far as the gates open.
+void race(Memory& memory, const Arguments& arguments) {
   const auto tag = static_cast<std::uint64_t>(::getpid());
-  if (!pass_gate(arguments.gate_fd)) return false;
-  Replayed replayed;
+  if (!pass_gate(arguments.gate_fd)) return;
+  Replayed plan;
   if (Status started = memory.start(); started)
-    replayed = jax_classic_plan(memory, arguments.jax);
+    plan = jax_classic_plan(memory, arguments.jax);
   else
-    replayed.error = started.error().message;
-  json told = figures(replayed);
+    plan.error = started.error().message;
+  if (arguments.pytorch) plan.wanted = plan.told_free;
+  json told = figures(plan);
   told["event"] = "told";
   say(told);
-  if (!pass_gate(arguments.gate_fd)) return false;
-  jax_classic_take(memory, arguments.jax, replayed);
+  if (!pass_gate(arguments.gate_fd)) return;
+  Taken taken = arguments.pytorch ? take_as_pytorch(memory, plan) : take_as_jax(memory, arguments, plan);
   Bytes got;
-  if (replayed.pool) {
-    if (auto checked = check_block(memory, *replayed.pool, kCheckedUnit, tag))
-      got = *checked;
+  for (const Block& block : taken.blocks) {
+    if (auto checked = check_block(memory, block, kCheckedUnit, tag))
+      got += *checked;
     else
-      replayed.error = checked.error().message;
+      taken.error = checked.error().message;
   }
-  json result = figures(replayed);
+  json result = figures(plan);
   result["event"] = "result";
   result["got_bytes"] = got.value;
-  result["tries"] = replayed.tries;
-  result["ok"] = replayed.ok() && got >= *replayed.wanted;
+  result["tries"] = taken.tries;
+  result["error"] = taken.error.empty() ? json() : json(taken.error);
+  result["ok"] =
+      plan.wanted && got.value != 0 && got >= taken.wanted && (!arguments.pytorch || taken.error.empty());
   say(result);
   while (pass_gate(arguments.gate_fd)) {
   }
   Bytes kept;
-  if (replayed.pool) {
-    if (auto checked = check_again(memory, *replayed.pool, kCheckedUnit, tag)) kept = *checked;
-  }
+  for (const Block& block : taken.blocks)
+    if (auto checked = check_again(memory, block, kCheckedUnit, tag)) kept += *checked;
   say({{"event", "end"}, {"kept_bytes", kept.value}});
-  return true;
 }
 
 int run(int argc, char** argv) {
   Arguments arguments;
   if (!parse(argc, argv, arguments)) {
-    std::fprintf(
-        stderr,
-        "usage: replay_race_worker [--device 0|UUID|sim:SIZE] [--backing mem_alloc|vmm] [--fraction 0.75]\n"
-        "       [--first-request BYTES] [--gate-fd 0]\n");
+    std::fprintf(stderr,
+                 "usage: replay_race_worker [--device 0|UUID|sim:SIZE] [--framework jax|pytorch]\n"
+                 "       [--backing mem_alloc|vmm] [--fraction 0.75]\n"
+                 "       [--first-request BYTES] [--gate-fd 0]\n");
     return 2;
   }
   say({{"event", "ready"}});

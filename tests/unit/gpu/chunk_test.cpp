@@ -70,6 +70,29 @@ TEST_CASE("a descriptor that is no chunk is refused and leaves nothing") {
   CHECK(sim.left() == before);
 }
 
+TEST_CASE("rule 26: memory of another device is refused, though it is a chunk, and leaves nothing") {
+  Simulated& sim = Simulated::instance();
+  const DriverTable& driver = sim.device().driver();
+  const auto before = sim.left();
+  CUmemAllocationProp properties{};
+  properties.type = CU_MEM_ALLOCATION_TYPE_PINNED;
+  properties.location = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = 1};
+  properties.requestedHandleTypes = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR;
+  CUmemGenericAllocationHandle handle = 0;
+  REQUIRE(driver.mem_create(&handle, (2_MiB).value, &properties, 0) == CUDA_SUCCESS);
+  int number = -1;
+  REQUIRE(driver.mem_export_to_shareable_handle(&number, handle, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR,
+                                                0) == CUDA_SUCCESS);
+  Fd fd(number);
+  const auto imported = Chunk::import(sim.device(), fd, 2_MiB);
+  REQUIRE_FALSE(imported.ok());
+  CHECK(imported.error().code == Errc::invalid);
+  CHECK(imported.error().message.find("device 1, not of device 0") != std::string::npos);
+  fd.reset();
+  REQUIRE(driver.mem_release(handle) == CUDA_SUCCESS);
+  CHECK(sim.left() == before);
+}
+
 TEST_CASE("a chunk of no bytes or of a part of a granule is refused before the driver is asked") {
   Simulated& sim = Simulated::instance();
   const auto calls = sim.did("cuMemCreate");
@@ -108,7 +131,7 @@ TEST_CASE("F33: a failing create, export, import or check of an import leaves no
   for (const char* function : {"cuMemCreate", "cuMemExportToShareableHandle",
                                "cuMemImportFromShareableHandle", "cuMemGetAllocationPropertiesFromHandle"}) {
     INFO(function);
-    const FailingCall failing(function, CUDA_ERROR_UNKNOWN, 1, Simulated::kForEver);
+    const FailingCall failing(function, CUDA_ERROR_UNKNOWN, 1, FailingCall::kForEver);
     const auto attempt = [&]() -> Status {
       auto chunk = make(2_MiB);
       if (!chunk) return chunk.error();
@@ -120,7 +143,7 @@ TEST_CASE("F33: a failing create, export, import or check of an import leaves no
     };
     const Status status = attempt();
     REQUIRE_FALSE(status.ok());
-    CHECK(sim.failed());
+    CHECK(failing.met());
     CHECK(status.error().code == Errc::driver);
     CHECK(status.error().message.find(function) != std::string::npos);
     CHECK(sim.left() == before);
@@ -150,7 +173,7 @@ TEST_CASE("what creation is refused beside descriptors is asked for once and not
   const bool fabric = maker.fabric();
   const FailingCall failing("cuMemCreate", CUDA_ERROR_NOT_PERMITTED, 1, fabric ? 2 : 1);
   CHECK(maker.make(2_MiB).ok());
-  CHECK(sim.failed());
+  CHECK(failing.met());
   CHECK_FALSE(maker.fabric());
   CHECK_FALSE(maker.rdma());
   CHECK(maker.make(2_MiB).ok());

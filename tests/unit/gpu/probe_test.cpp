@@ -44,7 +44,8 @@ TEST_CASE(
     "rule 43: an attribute that says yes where the call fails is shown as a lie, with the driver's reason") {
   Simulated& sim = Simulated::instance();
   const auto before = sim.left();
-  const FailingCall failing("cuMemExportToShareableHandle", CUDA_ERROR_NOT_SUPPORTED, 1, Simulated::kForEver);
+  const FailingCall failing("cuMemExportToShareableHandle", CUDA_ERROR_NOT_SUPPORTED, 1,
+                            FailingCall::kForEver);
   const ProbeReport report = probe(sim.device());
   const Capability& exported = find(report, "export as a descriptor");
   CHECK(exported.claimed == true);

@@ -26,19 +26,21 @@ Device open_device() {
   return *std::move(device);
 }
 
-cudasim::Folder* open_folder(const std::string& path) {
+std::unique_ptr<cudasim::Control> open_control(const std::string& path) {
+  cudasim::FolderOptions options;
+  options.device_bytes = {(1_GiB).value, (1_GiB).value};
   std::string error;
-  cudasim::Folder* folder = cudasim::Folder::open(path, {}, error);
-  if (folder == nullptr) {
+  auto control = cudasim::Control::open(path, options, error);
+  if (control == nullptr) {
     std::fprintf(stderr, "%s\n", error.c_str());
     std::abort();
   }
-  return folder;
+  return control;
 }
 
 }  // namespace
 
-Simulated::Simulated() : path_(fresh_folder()), device_(open_device()), folder_(open_folder(path_)) {}
+Simulated::Simulated() : path_(fresh_folder()), control_(open_control(path_)), device_(open_device()) {}
 
 Simulated::~Simulated() {
   std::error_code ignored;
@@ -50,35 +52,31 @@ Simulated& Simulated::instance() {
   return simulated;
 }
 
-void Simulated::fail(const char* function, CUresult code, cudasim::u64 nth, cudasim::u64 count) {
-  armed_ = &folder_->page().functions[folder_->function_index(function)];
-  cudasim::FaultRecord& fault = armed_->fault;
-  fault.pid = 0;
-  fault.code = code;
-  fault.first = nth;
-  fault.count = count;
-  fault.signal_before = 0;
-  fault.signal_after = 0;
-  fault.seen = 0;
-  fault.armed = 1;
-}
-
-void Simulated::stop_failing() {
-  if (armed_ != nullptr) armed_->fault.armed = 0;
-}
-
-bool Simulated::failed() const {
-  return armed_ != nullptr && armed_->fault.seen >= armed_->fault.first;
-}
-
 cudasim::u64 Simulated::did(const char* function) const {
-  return folder_->page().functions[folder_->function_index(function)].did;
+  return control_->successes(function);
 }
 
 Simulated::Left Simulated::left() const {
-  return {.used = Bytes{cudasim::used_bytes(*folder_, 0, cudasim::Census::kExact)},
-          .allocations = folder_->page().live_slots,
-          .addresses = did("cuMemAddressReserve") - did("cuMemAddressFree")};
+  const cudasim::CensusReport census = control_->census();
+  Left left{.used = Bytes{census.devices.at(0).used_bytes},
+            .allocations = 0,
+            .addresses = did("cuMemAddressReserve") - did("cuMemAddressFree")};
+  for (const cudasim::AllocationInfo& allocation : census.allocations)
+    left.allocations += allocation.referenced;
+  return left;
+}
+
+FailingCall::FailingCall(const char* function, CUresult code, cudasim::u64 nth, cudasim::u64 count)
+    : function_(function), made_by_then_(Simulated::instance().control().calls(function) + nth) {
+  Simulated::instance().control().set_fault(function, {.code = code, .first = nth, .count = count});
+}
+
+FailingCall::~FailingCall() {
+  Simulated::instance().control().clear_fault(function_);
+}
+
+bool FailingCall::met() const {
+  return Simulated::instance().control().calls(function_) >= made_by_then_;
 }
 
 }  // namespace apportion::testing

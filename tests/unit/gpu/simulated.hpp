@@ -1,10 +1,11 @@
-// A simulated device of 1 GiB in a fresh folder, one for the whole test program, and the means to fail its
-// calls and to count what is left.
+// Two simulated devices of 1 GiB in a fresh folder, for the whole test program; the first one opened, and the
+// means to fail its calls and to count what is left.
 #pragma once
 
+#include <memory>
 #include <string>
 
-#include "cudasim/store/census.hpp"
+#include "cudasim/control.hpp"
 #include "gpu/device.hpp"
 
 namespace apportion::testing {
@@ -16,13 +17,7 @@ class Simulated {
   const Device& device() const { return device_; }
   const std::string& folder_path() const { return path_; }
 
-  // From its nth call on (from 1), `function` (no version suffix) answers `code`, `count` times, before any
-  // effect.
-  static constexpr cudasim::u64 kForEver = ~cudasim::u64{0};
-  void fail(const char* function, CUresult code, cudasim::u64 nth = 1, cudasim::u64 count = 1);
-  void stop_failing();
-  // Whether the armed failure was met.
-  bool failed() const;
+  cudasim::Control& control() const { return *control_; }
 
   // Everything this process could leave behind, by an exact census.
   struct Left {
@@ -41,20 +36,26 @@ class Simulated {
   ~Simulated();
 
   std::string path_;
+  std::unique_ptr<cudasim::Control> control_;  // makes the folder, before the driver sees it
   Device device_;
-  cudasim::Folder* folder_;
-  cudasim::FunctionRecord* armed_ = nullptr;
 };
 
-// Stops failing at the end of a test, however it ends.
+// While it lives, `function` (no version suffix) answers `code` from its nth call on (from 1), `count` times,
+// before any effect.
 class FailingCall {
  public:
-  FailingCall(const char* function, CUresult code, cudasim::u64 nth = 1, cudasim::u64 count = 1) {
-    Simulated::instance().fail(function, code, nth, count);
-  }
-  ~FailingCall() { Simulated::instance().stop_failing(); }
+  static constexpr cudasim::u64 kForEver = cudasim::Fault::kForEver;
+  FailingCall(const char* function, CUresult code, cudasim::u64 nth = 1, cudasim::u64 count = 1);
+  ~FailingCall();
   FailingCall(const FailingCall&) = delete;
   FailingCall& operator=(const FailingCall&) = delete;
+
+  // Whether the failing call was made.
+  [[nodiscard]] bool met() const;
+
+ private:
+  const char* function_;
+  cudasim::u64 made_by_then_;
 };
 
 }  // namespace apportion::testing

@@ -1,0 +1,119 @@
+// The call sequences of the replayers, as the simulated driver logged them, against tests/replay/golden/. A
+// change there is a change of what we claim the frameworks do: it needs a source (README.md).
+// APPORTION_UPDATE_GOLDEN=1 writes the files instead of comparing.
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <map>
+#include <sstream>
+#include <string>
+
+#include "cudasim/control.hpp"
+#include "shm/bytes.hpp"
+#include "tests/replay/worker.hpp"
+#include "tests/support/catch.hpp"
+
+using namespace apportion;
+using apportion::replay::Worker;
+
+namespace {
+
+class SimulatedFolder {
+ public:
+  explicit SimulatedFolder(Bytes total) {
+    char path[] = "/dev/shm/apportion-test-golden-XXXXXX";
+    REQUIRE(::mkdtemp(path) != nullptr);
+    path_ = path;
+    cudasim::FolderOptions options;
+    options.device_bytes = {total.value};
+    options.context_bytes = (512_MiB).value;
+    std::string error;
+    control_ = cudasim::Control::open(device(), options, error);
+    INFO(error);
+    REQUIRE(control_ != nullptr);
+  }
+  ~SimulatedFolder() {
+    std::error_code ignored;
+    std::filesystem::remove_all(path_, ignored);
+  }
+  SimulatedFolder(const SimulatedFolder&) = delete;
+  SimulatedFolder& operator=(const SimulatedFolder&) = delete;
+  std::string device() const { return path_ + "/device"; }
+  const cudasim::Control& control() const { return *control_; }
+
+ private:
+  std::string path_;
+  std::unique_ptr<cudasim::Control> control_;
+};
+
+// Which of a call's two logged arguments is a size; calls that are not here have none.
+const std::map<std::string, int>& size_arguments() {
+  static const std::map<std::string, int> arguments{
+      {"cuMemAlloc", 0}, {"cuMemCreate", 0}, {"cuMemAddressReserve", 0}, {"cuMemAddressFree", 1},
+      {"cuMemMap", 1},   {"cuMemUnmap", 1},  {"cuMemSetAccess", 1}};
+  return arguments;
+}
+
+// What a process did from its context on, a line a call: "cuMemAlloc 64424509440 -> 0". Copies, and the texts
+// of errors, are the worker's own and not the framework's.
+std::string sequence(const cudasim::Control& control, pid_t pid) {
+  std::ostringstream lines;
+  bool begun = false;
+  for (const cudasim::CallRecord& record : control.records(0)) {
+    if (record.pid != pid || record.kind != cudasim::RecordKind::kCall) continue;
+    begun = begun || record.function == "cuDevicePrimaryCtxRetain";
+    if (!begun || record.function.starts_with("cuMemcpy") || record.function.starts_with("cuGetError"))
+      continue;
+    lines << record.function;
+    if (const auto size = size_arguments().find(record.function); size != size_arguments().end())
+      lines << ' ' << (size->second == 0 ? record.a : record.b);
+    lines << " -> " << record.result << '\n';
+  }
+  return lines.str();
+}
+
+void compare(const std::string& name, const std::string& seen) {
+  const std::string path = std::string(APPORTION_GOLDEN_DIR) + "/" + name;
+  if (std::getenv("APPORTION_UPDATE_GOLDEN") != nullptr) {
+    std::ofstream(path) << seen;
+    return;
+  }
+  std::ifstream file(path);
+  INFO(path);
+  REQUIRE(file.good());
+  std::ostringstream expected;
+  expected << file.rdbuf();
+  CHECK(seen == expected.str());
+}
+
+void run_through(Worker& worker, const char* event = "result") {
+  worker.expect("ready");
+  worker.go();
+  worker.expect("told");
+  worker.go();
+  worker.expect(event);
+}
+
+}  // namespace
+
+TEST_CASE("golden: JAX classic, the first and the second process on 80 GiB, over cuMemAlloc and over VMM") {
+  for (const std::string backing : {"mem_alloc", "vmm"}) {
+    const SimulatedFolder folder(80_GiB);
+    const std::vector<std::string> arguments{"--device", "sim:80GiB", "--backing", backing};
+    Worker first(arguments, {{"CUDASIM_DIR", folder.device()}});
+    run_through(first);
+    Worker second(arguments, {{"CUDASIM_DIR", folder.device()}});
+    run_through(second);
+    compare("jax_classic_first_" + backing + ".txt", sequence(folder.control(), first.pid()));
+    compare("jax_classic_second_" + backing + ".txt", sequence(folder.control(), second.pid()));
+  }
+}
+
+TEST_CASE("golden: PyTorch native, a small training run that needs its caches given back") {
+  const SimulatedFolder folder(1_GiB);
+  Worker worker({"--device", "sim:1GiB", "--framework", "pytorch"}, {{"CUDASIM_DIR", folder.device()}});
+  run_through(worker);
+  const std::string seen = sequence(folder.control(), worker.pid());
+  compare("pytorch_native.txt", seen);
+  CHECK(seen.find("cuMemAlloc") != std::string::npos);
+}
