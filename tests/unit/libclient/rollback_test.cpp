@@ -100,6 +100,27 @@ TEST_CASE("F26, K5: too few descriptors are reported as such, and the leases go 
   CHECK(usable(must_allocate(*client, 16_MiB), 16_MiB));
 }
 
+TEST_CASE("K5: hundreds of chunks fit under a limit of a few dozen descriptors") {
+  FakeBroker broker(400);
+  auto client = attach(broker);
+  must_allocate(*client, 1_KiB);
+  const std::size_t fds = quiet_fds(broker);
+  rlimit old{};
+  REQUIRE(::getrlimit(RLIMIT_NOFILE, &old) == 0);
+  rlimit low = old;
+  low.rlim_cur = fds + 24;  // eight of a grant at both ends, and a few that the simulator opens for a moment
+  REQUIRE(::setrlimit(RLIMIT_NOFILE, &low) == 0);
+  std::string failed;
+  for (int block = 0; block < 40 && failed.empty(); ++block) {
+    const Result<Address> made = client->allocate(16_MiB, 0, false);
+    if (!made) failed = made.error().message;
+  }
+  REQUIRE(::setrlimit(RLIMIT_NOFILE, &old) == 0);
+  CHECK(failed == "");
+  CHECK(broker.leased() == 321);
+  CHECK(quiet_fds(broker) == fds);
+}
+
 TEST_CASE("a grant without its descriptors, or with something else's, is given back") {
   FakeBroker broker;
   auto client = attach(broker);
