@@ -44,6 +44,7 @@ class Shell final : private Server::Sink {
   [[nodiscard]] Status open();
   // Fills the pool, then serves until told to stop. The exit code.
   [[nodiscard]] int run();
+  [[nodiscard]] bool was_ready() const { return core_.ready(); }
 
  private:
   void event(const Event& event) override;

@@ -113,9 +113,11 @@ void Stock::handle(const events::MakeFailed& event, Actions& out) {
     return;
   }
   if (retry_at_.value == 0) {
+    const bool first = backoff_ns_ == 0;
     backoff_ns_ = std::clamp(2 * backoff_ns_, kFirstBackoffNs, filled_ ? kLongestBackoffNs : kFirstBackoffNs);
     retry_at_ = {event.now.value + backoff_ns_};
-    out.emplace_back(actions::Log{actions::Log::Level::warning, "make_failed", {{"why", why}}});
+    // Once per shortage: it is tried again every few hundred milliseconds.
+    if (first) out.emplace_back(actions::Log{actions::Log::Level::warning, "make_failed", {{"why", why}}});
   }
 }
 
