@@ -70,6 +70,7 @@ class Shell final : private Server::Sink {
   void on(const actions::Log& action);
 
   void send_grant(const actions::SendGrant& grant, std::vector<Fd> fds);
+  void unmake_unkept(const std::vector<ChunkId>& ids, const Error& why);
   void room_read(const Pool::Room& room);
   void fatal(const Error& error);
   void keep_ticking();

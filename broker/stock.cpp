@@ -93,7 +93,8 @@ void Stock::handle(const events::ChunkMade& event, Actions& out) {
 }
 
 void Stock::handle(const events::MakeFailed& event, Actions& out) {
-  if (!step_is(event.id, Step::making)) return;
+  // F33: made, but not to be kept, is not made.
+  if (!step_is(event.id, Step::making) && !step_is(event.id, Step::putting)) return;
   steps_.erase(event.id);
   Order* order = order_of(event.id);
   book_.make_failed(event.id);
