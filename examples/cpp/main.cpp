@@ -13,7 +13,8 @@ int main(int argc, char** argv) {
     const std::size_t block_bytes = session.info().free_bytes / 8;
     std::vector<apportion::Block> cache;
     try {
-      for (int i = 0; i < 64; ++i) cache.push_back(session.allocate(block_bytes));
+      for (int i = 0; i < 64; ++i)
+        cache.push_back(session.allocate(block_bytes));
     } catch (const apportion::Failure& full) {
       // The line says what was asked, what is used, and who holds the rest.
       std::printf("full after %zu blocks: %s\n", cache.size(), full.what());
