@@ -17,17 +17,17 @@ struct DemoOptions {
   bool all_orders = false;
   bool json = false;
   std::uint64_t seed = 1;
-  std::string break_name;  // hidden: makes a promised zero another number, for the test of the demo itself
+  std::string break_name{};  // hidden: makes a promised zero another number, for the test of the demo itself
 };
 
 // One program of the race. Sizes in bytes; none where it did not get that far.
 struct Racer {
   int pid = 0;
-  std::optional<std::uint64_t> told;
-  std::optional<std::uint64_t> wanted;
+  std::optional<std::uint64_t> told{};
+  std::optional<std::uint64_t> wanted{};
   std::uint64_t got = 0;
   bool ok = false;
-  std::string job;  // the broker's half only
+  std::string job{};  // the broker's half only
   std::uint64_t guarantee = 0;
   std::uint64_t limit = 0;
 };

@@ -67,7 +67,7 @@ std::string demo_text(const DemoResult& result) {
   std::string out =
       "The race: programs that take memory the way JAX does (75 % of what they are told), all at one "
       "barrier, on a " +
-      to_text(Bytes{result.device_bytes}) + (result.simulated ? " simulated device" : " device") +
+      std::string(result.simulated ? "simulated " : "") + "device of " + to_text(Bytes{result.device_bytes}) +
       ". Sizes in GiB.\n\n";
   out += "On the bare device:\n" + table_of(result.bare, false) + "\n";
   out += "Through the broker, which shares a pool of " + to_text(Bytes{result.pool_bytes}) + ":\n" +

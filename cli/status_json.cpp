@@ -1,9 +1,8 @@
 #include "cli/status_json.hpp"
 
-#include <algorithm>
 #include <nlohmann/json.hpp>
 
-#include "cli/status_text.hpp"
+#include "cli/status_figures.hpp"
 
 namespace apportion {
 namespace {
@@ -24,7 +23,7 @@ Json job_json(const wire::JobRow& row) {
           {"unspent_bytes", job.unspent},
           {"in_transit_bytes", job.in_transit},
           {"told_total_bytes", job.told_total},
-          {"told_free_bytes", job.told_total - std::min(job.told_total, job.charged)},
+          {"told_free_bytes", told_free_of(job)},
           {"peak_charged_bytes", row.peak_charged},
           {"sessions", job.sessions},
           {"grants", row.grants},
