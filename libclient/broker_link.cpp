@@ -184,7 +184,11 @@ Result<wire::Message> BrokerLink::answer_to(std::uint64_t request_id, channel::D
     if (!message) return lose({Errc::protocol, "the broker at " + path_ + ": " + message.error().message});
     const wire::Header& header = wire::header_of(*message);
     if (const auto* refused = as<wire::Refused>(*message)) {
-      return lose(refusal(refused->code, refused->text.view()));  // and it closes
+      Error error = refusal(refused->code, refused->text.view());
+      // Of this message: the caller's matter, and a broker that closes is noticed by the next call. Of
+      // anything else, we have sent what the broker cannot bear.
+      if (header.request_id == request_id) return error;
+      return lose(std::move(error));
     }
     const bool old = header.epoch < welcome_.header.epoch;  // F54
     if (header.request_id == request_id && !old) {

@@ -215,6 +215,24 @@ TEST_CASE("a refusal comes with the broker's code and line; the link goes on") {
   CHECK(peer.link->request(2_MiB, 2_MiB, 0, take_all));
 }
 
+TEST_CASE("a REQUEST that is refused as a message leaves the link as it was; any other REFUSED ends it") {
+  Peer peer;
+  auto refused = wire::make<wire::Refused>(2, kEpoch);
+  refused.code = static_cast<std::uint32_t>(Errc::busy);
+  refused.text.set("more than 1000 requests in a second; slow down");
+  peer.send(refused);
+  CHECK(peer.link->request(2_MiB, 2_MiB, 0, take_all).error().message == refused.text.view());
+  peer.grant(3, 100, 1);
+  CHECK(peer.link->request(2_MiB, 2_MiB, 0, take_all));
+  refused.header.request_id = 0;
+  refused.text.set("session ended by the administrator");
+  peer.send(refused);
+  for (int call = 0; call < 2; ++call) {
+    CHECK(peer.link->request(2_MiB, 2_MiB, 0, take_all).error().message ==
+          "session ended by the administrator");
+  }
+}
+
 TEST_CASE("a release of many is sent in parts and waits for its one answer") {
   Peer peer;
   std::vector<std::uint64_t> ids(500);
