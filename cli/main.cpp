@@ -59,9 +59,9 @@ int demo(const DemoOptions& options) {
   return print(options.json ? demo_json(*result) + "\n" : demo_text(*result));
 }
 
-// The line for a first word that is no verb; empty where it is one, or an option.
+// The line for a first word that is missing or no verb; empty where it is one, or an option.
 std::string unknown_verb(const CLI::App& app, const std::string& word) {
-  if (word.empty() || word.front() == '-') return {};
+  if (!word.empty() && word.front() == '-') return {};
   std::vector<std::string> verbs;
   std::string list;
   for (const CLI::App* verb : app.get_subcommands([](const CLI::App*) { return true; })) {
@@ -69,6 +69,7 @@ std::string unknown_verb(const CLI::App& app, const std::string& word) {
     verbs.push_back(verb->get_name());
     list += (list.empty() ? "" : ", ") + verbs.back();
   }
+  if (word.empty()) return "what to do? verbs: " + list + "; see: apportion --help";
   const std::string meant = nearest(word, verbs);
   return "there is no verb " + apportion::quoted(word) +
          (meant.empty() ? "" : ", perhaps " + apportion::quoted(meant)) + "; verbs: " + list;
@@ -132,7 +133,7 @@ int main(int argc, char** argv) {
       "Examples:\n  apportion demo\n  apportion demo --orders all --json\n  apportion demo --clients 8 "
       "--device sim:24GiB");
 
-  const std::string unknown = argc > 1 ? unknown_verb(app, argv[1]) : "";
+  const std::string unknown = unknown_verb(app, argc > 1 ? argv[1] : "");
   if (!unknown.empty()) {
     std::fprintf(stderr, "apportion: %s\n", unknown.c_str());
     return kWrongUse;
