@@ -2,6 +2,7 @@
 
 #include <memory>
 #include <mutex>
+#include <utility>
 #include <vector>
 
 #include "cudasim/driver/call.hpp"
@@ -20,7 +21,22 @@ Contexts& contexts() {
   static auto* table = new Contexts;
   return *table;
 }
-thread_local std::vector<Context*> stack;
+// A program's static destructors make driver calls after this thread's thread_local objects are gone: the
+// vector is reached through a pointer, freed when the thread ends, and made again for whoever still comes.
+thread_local std::vector<Context*>* own_stack = nullptr;
+struct StackEnd {
+  bool armed = false;
+  ~StackEnd() { delete std::exchange(own_stack, nullptr); }
+};
+thread_local StackEnd stack_end;
+
+std::vector<Context*>& stack() {
+  if (own_stack == nullptr) {
+    own_stack = new std::vector<Context*>;
+    stack_end.armed = true;
+  }
+  return *own_stack;
+}
 
 // A context costs device memory; a full device has no room for one.
 bool charge(Context& context) {
@@ -76,7 +92,7 @@ CUresult create_context(CUcontext* out, unsigned flags, CUdevice device) {
   Context* context = add_context(device, false);
   const CUresult result = start(*context, flags);
   if (result != CUDA_SUCCESS) return result;
-  stack.push_back(context);
+  stack().push_back(context);
   *out = handle_of(context);
   return CUDA_SUCCESS;
 }
@@ -87,7 +103,7 @@ CUresult destroy_context(CUcontext handle) {
   std::lock_guard guard(contexts().mutex);
   if (context->primary || !context->alive) return CUDA_ERROR_INVALID_CONTEXT;
   end(*context);
-  if (!stack.empty() && stack.back() == context) stack.pop_back();
+  if (!stack().empty() && stack().back() == context) stack().pop_back();
   return CUDA_SUCCESS;
 }
 
@@ -125,9 +141,9 @@ CUresult release_primary(CUdevice device, bool reset) {
 }
 
 CUresult pop_context(CUcontext* out) {
-  if (stack.empty() || !stack.back()) return CUDA_ERROR_INVALID_CONTEXT;
-  if (out) *out = handle_of(stack.back());
-  stack.pop_back();
+  if (stack().empty() || !stack().back()) return CUDA_ERROR_INVALID_CONTEXT;
+  if (out) *out = handle_of(stack().back());
+  stack().pop_back();
   return CUDA_SUCCESS;
 }
 
@@ -135,22 +151,22 @@ CUresult push_context(CUcontext handle) {
   Context* context = context_of(handle);
   if (!context) return CUDA_ERROR_INVALID_VALUE;
   if (!context->alive) return CUDA_ERROR_CONTEXT_IS_DESTROYED;
-  stack.push_back(context);
+  stack().push_back(context);
   return CUDA_SUCCESS;
 }
 
 CUresult set_current_context(CUcontext handle) {
   if (!handle) {
-    if (!stack.empty()) stack.pop_back();
+    if (!stack().empty()) stack().pop_back();
     return CUDA_SUCCESS;
   }
   Context* context = context_of(handle);
   if (!context) return CUDA_ERROR_INVALID_CONTEXT;
   if (!context->alive) return CUDA_ERROR_CONTEXT_IS_DESTROYED;
-  if (stack.empty())
-    stack.push_back(context);
+  if (stack().empty())
+    stack().push_back(context);
   else
-    stack.back() = context;
+    stack().back() = context;
   return CUDA_SUCCESS;
 }
 
@@ -185,7 +201,7 @@ Context* context_of(CUcontext handle) {
 }
 
 Context* current_context() {
-  return stack.empty() ? nullptr : stack.back();
+  return stack().empty() ? nullptr : stack().back();
 }
 
 CUresult make_sticky(Context* context, CUresult code) {
