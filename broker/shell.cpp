@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <chrono>
 #include <csignal>
+#include <cstdio>
 
 #include "broker/log.hpp"
 #include "shm/fault_point.hpp"
@@ -10,7 +11,10 @@
 namespace apportion {
 namespace {
 
-constexpr std::chrono::milliseconds kTick{50};
+// While the device's word is awaited: soon at first, and then at leisure (a forked child may hold memory for
+// days).
+constexpr std::chrono::milliseconds kFirstTick{50};
+constexpr std::chrono::milliseconds kLongestTick{250};
 
 SteadyNs now() {
   const auto since = std::chrono::steady_clock::now().time_since_epoch();
@@ -45,6 +49,49 @@ Errc code_of(Refusal::Rule rule) {
   return Errc::quota;
 }
 
+// The chunks of one grant are of one size.
+std::vector<ClientConnection::GrantPart> grant_messages(const actions::SendGrant& grant,
+                                                        std::vector<Fd> fds) {
+  const std::uint64_t each = grant.bytes.value / grant.ids.size();
+  std::vector<ClientConnection::GrantPart> parts;
+  wire::for_each_part<wire::Grant>(grant.ids.size(), wire::kMaxGrantChunks, grant.request.value, grant.epoch,
+                                   [&](wire::Grant& message, std::size_t first, std::size_t count) {
+                                     ClientConnection::GrantPart part;
+                                     for (std::size_t i = 0; i < count; ++i) {
+                                       const ChunkId id = grant.ids[first + i];
+                                       message.entries[i] = {.chunk_id = id.value, .bytes = each};
+                                       part.fds.push_back(std::move(fds[first + i]));
+                                       part.ids.push_back(id);
+                                     }
+                                     message.part.flags =
+                                         message.part.part + 1 == message.part.parts ? wire::kLast : 0;
+                                     const auto bytes = wire::bytes_of(message);
+                                     part.bytes.assign(bytes.begin(), bytes.end());
+                                     parts.push_back(std::move(part));
+                                   });
+  return parts;
+}
+
+// "; on the device now: 30 GiB of python (pid 12, uid 1000)", largest first; empty where nobody is known.
+std::string others_on(const Pool::Room& room) {
+  constexpr std::size_t kNamed = 4;
+  std::vector<std::pair<Bytes, std::string>> others;
+  for (std::size_t i = 0; i < room.processes.size() && i < room.labels.size(); ++i) {
+    const DeviceProcess& process = room.processes[i];
+    if (process.pid == getpid()) continue;
+    const ProcessLabel& label = room.labels[i];
+    const std::string uid = label.uid == kUnknownUid ? "" : ", uid " + std::to_string(label.uid);
+    others.emplace_back(
+        process.used.value_or(Bytes{}),
+        (label.name.empty() ? "a process" : label.name) + " (pid " + std::to_string(process.pid) + uid + ")");
+  }
+  std::sort(others.begin(), others.end(), std::greater<>());
+  std::string text;
+  for (std::size_t i = 0; i < others.size() && i < kNamed; ++i)
+    text += (i == 0 ? "; on the device now: " : ", ") + to_text(others[i].first) + " of " + others[i].second;
+  return text;
+}
+
 std::vector<std::string> names_of(const std::vector<JobRule>& jobs) {
   std::vector<std::string> names;
   for (const JobRule& job : jobs)
@@ -61,7 +108,7 @@ Shell::Shell(Loop& loop, ShellParts parts, const Device& device, const DeviceMon
       journal_(journal),
       keeper_(keeper),
       core_(parts_.setup, journal),
-      server_(loop, listening_socket, *this),
+      server_(loop, listening_socket, journal.shape().chunk_slots, *this),
       pool_(device, monitor, [this](std::function<void()> job) { loop_.post(std::move(job)); }),
       started_ns_(now().value) {}
 
@@ -80,63 +127,89 @@ Status Shell::open() {
 }
 
 int Shell::run() {
-  loop_.on_stop_signal([this](int signal) {
+  loop_.on_signals({SIGTERM, SIGINT, SIGHUP}, [this](int signal) {
+    if (signal == SIGHUP)
+      return log::warning("config", {{"warning", "reloading comes with a later version: nothing has changed"},
+                                     {"remedy", "restart apportiond when its jobs are done"}});
     log::info("stopping", {{"signal", std::to_string(signal)}});
     loop_.stop();
   });
-  keeper_.watch([](const std::string& why) {
-    // F51: a new keeper is started by the recovery that comes with a later version. Until then the broker
-    // serves on.
-    log::error("lost",
-               {{"what", "keeper"}, {"why", why}, {"remedy", "restart apportiond when its jobs are done"}});
-  });
+  // At rest the keeper's pings are all that wakes the broker; each brings a reading of the device, the
+  // baseline that deaths are measured against (graveyard.hpp).
+  Status watched =
+      keeper_.watch([this](const std::string& why) { keeper_lost(why); }, [this] { read_room(); });
+  if (!watched.ok()) {
+    fatal(watched.error());
+    return exit_code_;
+  }
   Actions actions;
   core_.start(now(), actions);
-  handling_ = true;
-  for (const Action& action : actions)
-    carry_out(action);
-  handling_ = false;
-  keep_ticking();
+  perform(actions);
+  work_off();
   loop_.run();
   return exit_code_;
 }
 
+// F51. A new keeper, started by the living broker, comes with crash recovery; until then the broker serves
+// on, and only its own crash would cost memory. Before it was ready nobody depends on it.
+void Shell::keeper_lost(const std::string& why) {
+  if (!core_.ready()) return fatal({Errc::disconnected, "the keeper is gone (" + why + ")"});
+  parts_.facts.keeper_pid = 0;
+  log::error("lost", {{"what", "keeper"},
+                      {"why", why},
+                      {"remedy",
+                       "restart apportiond when its jobs are done: until then a crash of the broker "
+                       "loses what it knows"}});
+}
+
 // Events that come up while actions are carried out wait their turn: the core sees one at a time.
 void Shell::event(const Event& event) {
+  if (!std::holds_alternative<events::Tick>(event) && !std::holds_alternative<events::DeviceRoom>(event))
+    hurry_ = true;
   events_.push_back(event);
-  if (handling_) return;
+  if (!handling_) work_off();
+}
+
+void Shell::perform(const Actions& actions) {
   handling_ = true;
+  for (const Action& action : actions)
+    carry_out(action);
+  handling_ = false;
+}
+
+void Shell::work_off() {
   while (!events_.empty()) {
     const Event next = std::move(events_.front());
     events_.pop_front();
     Actions actions;
     core_.handle(next, actions);
     APPORTION_FAULT_POINT("core.after_handle");
-    for (const Action& action : actions)
-      carry_out(action);
+    perform(actions);
   }
-  handling_ = false;
   keep_ticking();
 }
 
 void Shell::keep_ticking() {
-  if (tick_ || !core_.wants_tick()) return;
-  tick_ = loop_.after(kTick, [this] {
+  const bool hurry = std::exchange(hurry_, false) || tick_delay_.count() == 0;
+  if (!core_.wants_tick()) return tick_.reset();
+  if (tick_ && (!hurry || tick_delay_ == kFirstTick)) return;
+  tick_delay_ = hurry ? kFirstTick : std::min(tick_delay_ * 2, kLongestTick);
+  tick_ = loop_.after(tick_delay_, [this] {
     tick_.reset();
     event(events::Tick{now()});
   });
 }
 
-Bytes Shell::charged(SessionId session) const {
-  for (const SessionRecord& record : core_.ledger().sessions)
-    if (record.id == session.value) return Bytes{record.charged};
-  return {};
-}
+// --- status, and the readings of the device
 
 void Shell::status_wanted(ConnectionId from, const wire::StatusRequest& request) {
-  pool_.read_room([this, from, request](Pool::Room room) {
-    ClientConnection* connection = server_.find(from);
-    if (connection == nullptr) return;
+  askers_.push_back({from, request});
+  if (askers_.size() == 1) answer_askers();
+}
+
+// One reading answers all who had asked before it began: many readers cost no more than one.
+void Shell::answer_askers() {
+  pool_.read_room(Pool::Labels::yes, [this, count = askers_.size()](const Pool::Room& room) {
     room_read(room);
     StatusFacts facts = parts_.facts;
     facts.note = core_.closed();
@@ -147,8 +220,24 @@ void Shell::status_wanted(ConnectionId from, const wire::StatusRequest& request)
     std::vector<JobCounters> counters;
     for (std::uint32_t job = 0; job < core_.job_count(); ++job)
       counters.push_back(core_.counters({job}));
-    send_status(facts, snapshot, *publisher_, counters, holders, request,
-                [connection](std::span<const std::byte> row) { connection->send(row); });
+    const std::vector<Asker> answered(askers_.begin(), askers_.begin() + static_cast<std::ptrdiff_t>(count));
+    askers_.erase(askers_.begin(), askers_.begin() + static_cast<std::ptrdiff_t>(count));
+    for (const Asker& asker : answered) {
+      ClientConnection* connection = server_.find(asker.from);
+      if (connection == nullptr) continue;
+      send_status(facts, snapshot, *publisher_, counters, holders, asker.request,
+                  [connection](std::span<const std::byte> row) { connection->send(row); });
+      connection->resume();
+    }
+    if (!askers_.empty()) answer_askers();
+  });
+}
+
+void Shell::read_room() {
+  if (std::exchange(reading_room_, true)) return;  // the worker is busy: the next one will do
+  pool_.read_room(Pool::Labels::no, [this](const Pool::Room& room) {
+    reading_room_ = false;
+    room_read(room);
   });
 }
 
@@ -156,12 +245,22 @@ void Shell::carry_out(const Action& action) {
   std::visit([this](const auto& each) { on(each); }, action);
 }
 
+// The session exists in the core, and cannot be told so: taken back where it is new, else it waits for its
+// client to come again.
+void Shell::withdraw(const actions::Welcome& welcome) {
+  if (welcome.resumed) return event(events::HungUp{welcome.session});
+  event(events::Detached{welcome.session});
+}
+
 void Shell::on(const actions::Welcome& action) {
   ClientConnection* connection = server_.find(action.connection);
-  const bool bound = connection != nullptr && server_.bind(action.connection, action.session);
-  if (!bound) return event(events::HungUp{action.session});
-  Result<int> report = publisher_->add_session(action.session);
-  if (!report.ok()) return fatal(report.error());
+  if (connection == nullptr || !connection->open()) return withdraw(action);
+  Result<std::vector<Fd>> pages = publisher_->pages_for(action.session, action.job);
+  if (!pages.ok()) {  // F30: this one goes without, the others go on
+    withdraw(action);
+    return refuse_hello(*connection, pages.error());
+  }
+  server_.bind(action.connection, action.session);
   auto welcome = wire::make<wire::Welcome>(connection->hello_request, action.epoch);
   const JobFigures job = core_.job_page(action.job);
   const JobConfig& config = parts_.config.jobs[action.job.value];
@@ -189,14 +288,16 @@ void Shell::on(const actions::Welcome& action) {
     welcome.driver_path = wire::Text<512>(parts_.driver_path);
     welcome.cudasim_dir = wire::Text<512>(parts_.cudasim_dir);
   }
-  const int fds[] = {publisher_->ledger_fd(), publisher_->job_page_fd(action.job), *report};
   APPORTION_FAULT_POINT("welcome.before_send");
-  connection->send_borrowed(wire::bytes_of(welcome), fds);
+  connection->send(wire::bytes_of(welcome), *std::move(pages));
 }
 
 void Shell::on(const actions::RefuseHello& action) {
-  if (ClientConnection* connection = server_.find(action.connection))
-    server_.refuse(*connection, connection->hello_request, wire::Type::hello, action.error);
+  if (ClientConnection* connection = server_.find(action.connection)) refuse_hello(*connection, action.error);
+}
+
+void Shell::refuse_hello(ClientConnection& connection, const Error& error) {
+  server_.refuse(connection, connection.hello_request, wire::Type::hello, error);
 }
 
 void Shell::on(const actions::MakeChunk& action) {
@@ -218,7 +319,7 @@ void Shell::on(const actions::KeeperPut& action) {
     pool_.export_fds(ids, [this, ids](Result<std::vector<Fd>> fds) {
       if (!fds.ok()) return unmake_unkept(ids, fds.error());
       keeper_.put(ids, *std::move(fds), [this, ids](const Status& kept) {
-        if (!kept.ok()) return fatal(kept.error());
+        if (!kept.ok()) return unmake_unkept(ids, kept.error());
         event(events::KeeperAcked{events::KeeperAcked::What::put, ids});
       });
     });
@@ -245,33 +346,18 @@ void Shell::on(const actions::KeeperDel& action) {
 }
 
 void Shell::on(const actions::SendGrant& action) {
-  pool_.export_fds(action.ids, [this, action](Result<std::vector<Fd>> fds) {
+  // F54: what is exported for this connection goes nowhere else. A session that has re-attached meanwhile has
+  // settled its leases, and these chunks are not among them.
+  const ClientConnection* now_there = server_.connection_of(action.session);
+  const ConnectionId to = now_there != nullptr ? now_there->id() : ConnectionId{};
+  pool_.export_fds(action.ids, [this, action, to](Result<std::vector<Fd>> fds) {
     if (!fds.ok())
       return event(events::GrantUnsent{action.session, action.request, action.ids, fds.error().message});
-    send_grant(action, *std::move(fds));
+    ClientConnection* connection = server_.connection_of(action.session);
+    if (connection == nullptr || connection->id() != to)
+      return event(events::GrantUnsent{action.session, action.request, action.ids, "the client hung up"});
+    connection->send_grant(action.session, action.request, grant_messages(action, *std::move(fds)));
   });
-}
-
-void Shell::send_grant(const actions::SendGrant& grant, std::vector<Fd> fds) {
-  ClientConnection* connection = server_.connection_of(grant.session);
-  if (connection == nullptr)
-    return event(events::GrantUnsent{grant.session, grant.request, grant.ids, "the client hung up"});
-  // The chunks of one grant are of one size.
-  const std::uint64_t each = grant.bytes.value / grant.ids.size();
-  wire::for_each_part<wire::Grant>(
-      grant.ids.size(), wire::kMaxGrantChunks, grant.request.value, grant.epoch,
-      [&](wire::Grant& message, std::size_t first, std::size_t count) {
-        std::vector<Fd> part_fds;
-        ClientConnection::GrantPart part{grant.session, grant.request, {}};
-        for (std::size_t i = 0; i < count; ++i) {
-          const ChunkId id = grant.ids[first + i];
-          message.entries[i] = {.chunk_id = id.value, .bytes = each};
-          part_fds.push_back(std::move(fds[first + i]));
-          part.ids.push_back(id);
-        }
-        message.part.flags = message.part.part + 1 == message.part.parts ? wire::kLast : 0;
-        connection->send(wire::bytes_of(message), std::move(part_fds), std::move(part));
-      });
 }
 
 void Shell::on(const actions::SendRefusal& action) {
@@ -296,7 +382,7 @@ void Shell::on(const actions::SendReleased& action) {
   if (connection == nullptr) return;
   auto message = wire::make<wire::Released>(action.request.value, parts_.setup.epoch);
   message.bytes = action.bytes.value;
-  message.chunks = static_cast<std::uint32_t>(action.bytes / parts_.setup.chunk);
+  message.chunks = action.chunks;
   message.unknown = static_cast<std::uint32_t>(action.unknown.size());
   APPORTION_FAULT_POINT("released.before_send");
   connection->send(wire::bytes_of(message));
@@ -304,7 +390,7 @@ void Shell::on(const actions::SendReleased& action) {
 
 void Shell::on(const actions::EndSession& action) {
   publisher_->remove_session(action.session);
-  server_.end(action.session, action.why, parts_.setup.epoch);
+  server_.end(action, parts_.setup.epoch);
 }
 
 void Shell::on(const actions::PublishJob& action) {
@@ -315,12 +401,16 @@ void Shell::on(const actions::PublishLedger&) {
 }
 
 void Shell::on(const actions::AskDeviceRoom&) {
-  pool_.read_room([this](const Pool::Room& room) { room_read(room); });
+  read_room();
 }
 
 void Shell::room_read(const Pool::Room& room) {
-  if (!room.memory.ok())
-    return log::error("lost", {{"what", "reading of the device"}, {"why", room.memory.error().message}});
+  if (!room.memory.ok()) {
+    if (!std::exchange(room_unreadable_, true))
+      log::error("lost", {{"what", "reading of the device"}, {"why", room.memory.error().message}});
+    return;
+  }
+  room_unreadable_ = false;
   std::optional<Bytes> foreign;
   for (const DeviceProcess& process : room.processes) {
     if (process.pid == getpid()) continue;
@@ -341,12 +431,20 @@ void Shell::on(const actions::Ready&) {
                       {"socket", parts_.facts.socket}});
 }
 
+// The pool cannot be made: whoever has the device is the first thing to know.
 void Shell::on(const actions::Fatal& action) {
-  fatal(action.error);
+  pool_.read_room(Pool::Labels::yes, [this, error = action.error](const Pool::Room& room) {
+    fatal({error.code, error.message + others_on(room)});
+  });
 }
 
 void Shell::fatal(const Error& error) {
-  log::error("fatal", {{"code", to_text(error.code)}, {"why", error.message}});
+  // Before it was ready somebody waits at the terminal, and the log may be off.
+  if (core_.ready()) {
+    log::error("fatal", {{"code", to_text(error.code)}, {"why", error.message}});
+  } else if (exit_code_ == 0) {
+    std::fprintf(stderr, "apportiond: %s\n", error.message.c_str());
+  }
   exit_code_ = 1;
   loop_.stop();
 }

@@ -1,7 +1,7 @@
 // Answers STATUS_REQUEST: the ledger's records, and who else is on the device.
 //
-// Promises: the rows of one answer are of one moment of the book. Never: asks the driver; the reading of the
-// device is given. Pure but for /proc, where the names of foreign processes come from.
+// Promises: the rows of one answer are of one moment of the book. Never: asks the driver or /proc; the
+// reading of the device is given. Pure.
 #pragma once
 
 #include <cstdint>
