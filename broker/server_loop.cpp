@@ -136,7 +136,7 @@ void Loop::run() noexcept {
   state_->io.run();
 }
 void Loop::turn(std::chrono::milliseconds most) noexcept {
-  state_->io.run_one_for(most);
+  if (state_->io.poll_one() == 0) state_->io.run_one_for(most);
 }
 void Loop::stop() {
   state_->io.stop();
