@@ -8,6 +8,7 @@
 #include <set>
 
 #include "cli/demo_stage.hpp"
+#include "cli/interrupt.hpp"
 #include "cli/programs.hpp"
 #include "config/device_spec.hpp"
 
@@ -201,6 +202,7 @@ Status check(const DemoOptions& options) {
 
 Result<DemoResult> run_demo(const DemoOptions& options) {
   if (Status good = check(options); !good.ok()) return good.error();
+  const CatchInterrupts interrupts;  // before the stage: the stage, gone before it, must end what was started
   Result<DemoStage> stage = DemoStage::set_up(options);
   if (!stage.ok()) return stage.error();
   const std::vector<std::vector<std::size_t>> orders = orders_of(options);

@@ -6,6 +6,7 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 
+#include "cli/interrupt.hpp"
 #include "cli/programs.hpp"
 #include "cli/race_config.hpp"
 #include "config/load.hpp"
@@ -96,6 +97,7 @@ Status DemoStage::start_broker() {
   // It answers once its pool is filled. Its own error line is on standard error already.
   const auto deadline = Clock::now() + kPatience;
   while (Clock::now() < deadline) {
+    if (interrupted()) return Error{Errc::system, "interrupted"};
     if (status().ok()) return Done{};
     if (Result<int> ended = broker_->wait(Clock::now() + std::chrono::milliseconds(20)); ended.ok()) {
       broker_.reset();
