@@ -59,6 +59,15 @@ def figures(tap):
               and ran.stdout.splitlines()[-1].endswith(
                   "through the broker, 2 of 2, with 1 result in 1 order and 0 B mapped by two programs at once."),
               shown(ran))
+    ran = demo("--clients", "8", "--device", "sim:24GiB", "--json")
+    racers = json.loads(ran.stdout)["broker"] if ran.returncode == 0 else []
+    tap.check("eight programs on a smaller device have room for their contexts, and each gets its share",
+              len(racers) == 8 and all(racer["ok"] and racer["told_bytes"] == racers[0]["told_bytes"] for racer in racers),
+              shown(ran))
+    ran = demo("--clients", "64", "--device", "sim:8GiB")
+    tap.check("more programs than a device has room for: the broker's line says why, and nothing is raced",
+              ran.returncode == 1 and ran.stdout == "" and "not one chunk of 32MiB is left: device 8 GiB" in ran.stderr,
+              shown(ran))
 
 
 def children(pid):
