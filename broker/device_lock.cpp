@@ -39,7 +39,9 @@ Result<Fd> lock_device(const std::string& uuid) {
     return Error{Errc::busy, "device " + uuid + " has a broker already: " + owner_of(address, length) +
                                  "; use that one (apportion status), or stop it first"};
   }
-  if (listen(lock.get(), 16) != 0) return system_error("cannot take the lock of device " + uuid, errno);
+  // F20: nobody accepts here, and each refused broker's question for our pid stays in the queue.
+  if (listen(lock.get(), SOMAXCONN) != 0)
+    return system_error("cannot take the lock of device " + uuid, errno);
   return lock;
 }
 

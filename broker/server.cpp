@@ -134,6 +134,9 @@ void Server::message(ClientConnection& from, const wire::Message& message) {
 }
 
 void Server::hello(ClientConnection& from, const wire::Hello& hello) {
+  // F19: before it takes a session whose pages it cannot read.
+  if (Status readable = wire::check_layouts(hello.layouts); !readable.ok())
+    return refuse(from, hello.header.request_id, wire::Type::hello, readable.error());
   if (hello.token.none()) return want_session(from, hello);
   from.hello = hello;  // its LEASES follow
 }

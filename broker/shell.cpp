@@ -216,14 +216,23 @@ void Shell::on(const actions::UnmakeChunk& action) {
 void Shell::on(const actions::KeeperPut& action) {
   in_slices(action.ids, wire::kMaxFds, [this](std::vector<ChunkId> ids) {
     pool_.export_fds(ids, [this, ids](Result<std::vector<Fd>> fds) {
-      // The pool has just made these; without a copy at the keeper they would die with this broker.
-      if (!fds.ok()) return fatal(fds.error());
+      if (!fds.ok()) return unmake_unkept(ids, fds.error());
       keeper_.put(ids, *std::move(fds), [this, ids](const Status& kept) {
         if (!kept.ok()) return fatal(kept.error());
         event(events::KeeperAcked{events::KeeperAcked::What::put, ids});
       });
     });
   });
+}
+
+// F33: without a copy at the keeper a chunk would die with this broker: as if it had not been made.
+void Shell::unmake_unkept(const std::vector<ChunkId>& ids, const Error& why) {
+  for (const ChunkId id : ids) {
+    pool_.unmake(id, [this, id, why](const Status& unmade) {
+      if (!unmade.ok()) return fatal(unmade.error());
+      event(events::MakeFailed{id, false, why.message, now()});
+    });
+  }
 }
 
 void Shell::on(const actions::KeeperDel& action) {

@@ -44,6 +44,7 @@ class Shell final : private Server::Sink {
   [[nodiscard]] Status open();
   // Fills the pool, then serves until told to stop. The exit code.
   [[nodiscard]] int run();
+  [[nodiscard]] bool was_ready() const { return core_.ready(); }
 
  private:
   void event(const Event& event) override;
@@ -69,6 +70,7 @@ class Shell final : private Server::Sink {
   void on(const actions::Log& action);
 
   void send_grant(const actions::SendGrant& grant, std::vector<Fd> fds);
+  void unmake_unkept(const std::vector<ChunkId>& ids, const Error& why);
   void room_read(const Pool::Room& room);
   void fatal(const Error& error);
   void keep_ticking();

@@ -22,13 +22,30 @@ namespace {
 // Sockets, pages, libraries, and what is in flight, beside one descriptor per chunk.
 constexpr std::uint64_t kOtherFds = 256;
 
+// The socket's file while this process is the one to remove it: a start that is refused changes nothing, and
+// a clean stop leaves nothing behind. Once a keeper restarts brokers, a crash leaves it for the next one.
+class SocketFile {
+ public:
+  SocketFile() = default;
+  ~SocketFile() {
+    if (!path_.empty()) unlink(path_.c_str());
+  }
+  SocketFile(const SocketFile&) = delete;
+  SocketFile& operator=(const SocketFile&) = delete;
+  void remove_at_end(std::string path) { path_ = std::move(path); }
+  void keep() { path_.clear(); }
+
+ private:
+  std::string path_;
+};
+
 struct Opened {
   Fd lock;
   Fd listening;
   Fd journal_fd;
   PageMapping journal_pages;
   std::string socket_path;
-  bool inherited = false;
+  SocketFile socket_file;
 };
 
 Result<Config> find_and_read(const std::string& given) {
@@ -94,7 +111,6 @@ Status lock_and_listen(KeeperLink& keeper, KeeperLink::Inheritance& kept, const 
   if (!path.ok()) return path.error();
   opened.socket_path = *path;
   if (kept.device_lock && kept.listening_socket) {
-    opened.inherited = true;
     opened.lock = std::move(kept.device_lock);
     opened.listening = std::move(kept.listening_socket);
     return Done{};
@@ -106,6 +122,7 @@ Status lock_and_listen(KeeperLink& keeper, KeeperLink::Inheritance& kept, const 
   if (!listening.ok()) return listening.error();
   opened.lock = *std::move(lock);
   opened.listening = *std::move(listening);
+  opened.socket_file.remove_at_end(opened.socket_path);
   if (Status put = keeper.put_now(wire::KeptKind::device_lock, {}, opened.lock.get()); !put.ok()) return put;
   return keeper.put_now(wire::KeptKind::listening_socket, {}, opened.listening.get());
 }
@@ -162,8 +179,11 @@ int serve(Loop& loop, KeeperLink& keeper, Config config, std::uint32_t restarts)
   Shell shell(loop, std::move(parts), *device, *monitor, *journal, keeper, opened.listening.get());
   if (Status pages = shell.open(); !pages.ok()) return refuse(pages.error());
   const int code = shell.run();
-  // A clean stop leaves no socket behind; after a crash the next broker takes it over from the keeper.
-  if (code == 0) unlink(opened.socket_path.c_str());
+  if (code == 0) {
+    opened.socket_file.remove_at_end(opened.socket_path);
+  } else if (shell.was_ready()) {
+    opened.socket_file.keep();  // the keeper starts the next broker, which takes the socket over
+  }
   return code;
 }
 

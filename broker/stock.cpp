@@ -93,7 +93,8 @@ void Stock::handle(const events::ChunkMade& event, Actions& out) {
 }
 
 void Stock::handle(const events::MakeFailed& event, Actions& out) {
-  if (!step_is(event.id, Step::making)) return;
+  // F33: made, but not to be kept, is not made.
+  if (!step_is(event.id, Step::making) && !step_is(event.id, Step::putting)) return;
   steps_.erase(event.id);
   Order* order = order_of(event.id);
   book_.make_failed(event.id);
@@ -113,9 +114,11 @@ void Stock::handle(const events::MakeFailed& event, Actions& out) {
     return;
   }
   if (retry_at_.value == 0) {
+    const bool first = backoff_ns_ == 0;
     backoff_ns_ = std::clamp(2 * backoff_ns_, kFirstBackoffNs, filled_ ? kLongestBackoffNs : kFirstBackoffNs);
     retry_at_ = {event.now.value + backoff_ns_};
-    out.emplace_back(actions::Log{actions::Log::Level::warning, "make_failed", {{"why", why}}});
+    // Once per shortage: it is tried again every few hundred milliseconds.
+    if (first) out.emplace_back(actions::Log{actions::Log::Level::warning, "make_failed", {{"why", why}}});
   }
 }
 

@@ -38,11 +38,14 @@ struct AtExit {
   ~AtExit() {
     if (!armed) return;
     need(pair(4096), 20);
-    need(apportion_detach(client) == APPORTION_OK, 21);
-    need(!pair(4096), 22);
+    if (detach) {
+      need(apportion_detach(client) == APPORTION_OK, 21);
+      need(!pair(4096), 22);
+    }
     std::_Exit(0);
   }
   bool armed = false;
+  bool detach = false;
 } at_exit;
 
 // From here on, any system call but exit_group kills the process with SIGSYS.
@@ -78,28 +81,30 @@ int quiet() {
   return step;
 }
 
-// F07: executed by `exec`; whatever is open beyond the standard three was passed on.
-int passed_on() {
-  for (int fd = 3; fd < 256; ++fd) {
-    if (::fcntl(fd, F_GETFD) >= 0) return 40;
+std::string open_fds() {
+  std::string list;
+  for (int fd = 0; fd < 1024; ++fd) {
+    if (::fcntl(fd, F_GETFD) >= 0) list += std::to_string(fd) + " ";
   }
-  return 0;
+  return list;
 }
 
 }  // namespace
 
 int main(int argc, char** argv) {
   const std::string what = argc > 1 ? argv[1] : "";
-  if (what == "passed-on") return passed_on();
+  const std::string fds = open_fds();
+  if (what == "passed-on") return fds == argv[2] ? 0 : 40;  // F07: executed by "exec"
   need(apportion_attach(nullptr, &client) == APPORTION_OK, 10);
   if (what == "quiet") return quiet();
   need(pair(4096), 11);
-  if (what == "at-exit") {
+  if (what == "at-exit" || what == "detach-at-exit") {
     at_exit.armed = true;
+    at_exit.detach = what == "detach-at-exit";
     return 12;
   }
   if (what == "exec") {
-    ::execl(argv[0], argv[0], "passed-on", nullptr);
+    ::execl(argv[0], argv[0], "passed-on", fds.c_str(), nullptr);
     return 13;
   }
   need(apportion_detach(client) == APPORTION_OK, 14);

@@ -1,8 +1,8 @@
 // The client and work that the GPU has not done yet: streams are asynchronous on the simulator as on a
 // device, and its pending-work check reports any unmap under work that may still run.
-#include "libclient/client.hpp"
-#include "tests/support/catch.hpp"
-#include "tests/unit/libclient/fake_broker.hpp"
+#include <array>
+
+#include "tests/unit/libclient/client_support.hpp"
 
 using namespace apportion;
 using namespace apportion::testing;
@@ -39,16 +39,6 @@ struct Gpu {
   CUcontext context = nullptr;
   CUstream streams[2] = {};
 };
-
-std::unique_ptr<Client> attach(const FakeBroker& broker) {
-  Result<std::unique_ptr<Client>> client = Client::attach({"trainer", "test", broker.path(), false}, 1);
-  if (!client) FAIL(client.error().message);
-  return *std::move(client);
-}
-
-cudasim::Control& control() {
-  return SimulatedDevice::instance().folder->control();
-}
 
 }  // namespace
 
@@ -115,6 +105,7 @@ TEST_CASE("a stream that is captured gets new memory instead of waiting, and its
   CHECK(client->detach().ok());
 }
 
+// cuda.h: cuStreamIsCapturing of the legacy stream answers CAPTURE_IMPLICIT then.
 TEST_CASE("trim and detach answer busy while a blocking stream is captured, and the capture stays whole") {
   FakeBroker broker(2);
   const Gpu gpu;
