@@ -21,6 +21,7 @@ namespace fs = std::filesystem;
 cudasim::FolderOptions folder_options(const BrokerOptions& options) {
   cudasim::FolderOptions out;
   out.device_bytes = {options.device.value};
+  if (options.context) out.context_bytes = options.context->value;
   out.death_min_ms = options.death_min_ms;
   out.death_max_ms = options.death_max_ms;
   return out;
