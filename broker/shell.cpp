@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <chrono>
 #include <csignal>
+#include <unordered_set>
 
 #include "broker/log.hpp"
 #include "shm/fault_point.hpp"
@@ -304,12 +305,16 @@ void Shell::on(const actions::AskDeviceRoom&) {
 
 void Shell::room_read(const Pool::Room& room) {
   if (!room.memory.ok()) return log::error("lost", {{"what", "reading of the device"}, {"why", room.memory.error().message}});
+  std::unordered_set<pid_t> clients;
+  for (const SessionRecord& session : core_.ledger().sessions) clients.insert(static_cast<pid_t>(session.pid));
   std::optional<Bytes> foreign;
+  Bytes of_clients;
   for (const DeviceProcess& process : room.processes) {
-    if (process.pid == getpid()) continue;
-    if (process.used) foreign = foreign.value_or(Bytes{}) + *process.used;
+    if (process.pid == getpid() || !process.used) continue;
+    foreign = foreign.value_or(Bytes{}) + *process.used;
+    if (clients.contains(process.pid)) of_clients += *process.used;
   }
-  event(events::DeviceRoom{room.memory->free, room.memory->total, foreign, {room.read_at_ns}});
+  event(events::DeviceRoom{room.memory->free, room.memory->total, foreign, {room.read_at_ns}, of_clients});
 }
 
 void Shell::on(const actions::Ready&) {
