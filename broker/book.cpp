@@ -115,26 +115,26 @@ std::uint32_t Book::chunk_count() const {
   return count;
 }
 
-const Chunk* Book::find(ChunkId id) const {
+const BookedChunk* Book::find(ChunkId id) const {
   if (id.slot() >= chunks_.size()) return nullptr;
-  const Chunk& chunk = chunks_[id.slot()];
+  const BookedChunk& chunk = chunks_[id.slot()];
   return id && chunk.id == id && chunk.state != ChunkState::vacant ? &chunk : nullptr;
 }
 
-const Session* Book::find(SessionId id) const {
+const BookedSession* Book::find(SessionId id) const {
   if (id.slot() >= sessions_.size()) return nullptr;
-  const Session& session = sessions_[id.slot()];
+  const BookedSession& session = sessions_[id.slot()];
   return id && session.id == id && session.state != SessionPhase::vacant ? &session : nullptr;
 }
 
-Chunk& Book::at(ChunkId id) {
-  const Chunk* chunk = find(id);
+BookedChunk& Book::at(ChunkId id) {
+  const BookedChunk* chunk = find(id);
   APPORTION_CHECK(chunk != nullptr);
   return chunks_[id.slot()];
 }
 
-Session& Book::at(SessionId id) {
-  const Session* session = find(id);
+BookedSession& Book::at(SessionId id) {
+  const BookedSession* session = find(id);
   APPORTION_CHECK(session != nullptr);
   return sessions_[id.slot()];
 }
@@ -149,13 +149,13 @@ JournalOwner Book::journal_owner(const Owner& owner) const {
 
 // --- lists and tallies: a chunk is in the list of its session, or of the free chunks of its last owner
 
-std::vector<std::uint32_t>& Book::list_of(const Chunk& chunk) {
+std::vector<std::uint32_t>& Book::list_of(const BookedChunk& chunk) {
   return chunk.lessee ? at(chunk.lessee).chunks : free_[key(chunk.last_owner)];
 }
 
-void Book::enter(Chunk& chunk) {
+void Book::enter(BookedChunk& chunk) {
   if (chunk.lessee) {
-    Session& session = at(chunk.lessee);
+    BookedSession& session = at(chunk.lessee);
     session.tally.add(chunk.state, chunk.bytes);
     JobBook& owner = job(session.job);
     owner.tally.add(chunk.state, chunk.bytes);
@@ -169,9 +169,9 @@ void Book::enter(Chunk& chunk) {
   list.push_back(chunk.id.slot());
 }
 
-void Book::leave(Chunk& chunk) {
+void Book::leave(BookedChunk& chunk) {
   if (chunk.lessee) {
-    Session& session = at(chunk.lessee);
+    BookedSession& session = at(chunk.lessee);
     session.tally.remove(chunk.state, chunk.bytes);
     JobBook& owner = job(session.job);
     owner.tally.remove(chunk.state, chunk.bytes);
@@ -187,7 +187,7 @@ void Book::leave(Chunk& chunk) {
   list.pop_back();
 }
 
-void Book::move(Chunk& chunk, ChunkState to) {
+void Book::move(BookedChunk& chunk, ChunkState to) {
   // The journal first: what the book says after this call, the next broker can read.
   journal_.set_chunk(chunk.id, to, chunk.lessee ? std::optional(chunk.lessee) : std::nullopt);
   leave(chunk);
@@ -195,13 +195,13 @@ void Book::move(Chunk& chunk, ChunkState to) {
   enter(chunk);
 }
 
-void Book::vacate(Chunk& chunk) {
+void Book::vacate(BookedChunk& chunk) {
   journal_.set_chunk(chunk.id, ChunkState::vacant, std::nullopt);
   leave(chunk);
   const SessionId lessee = chunk.lessee;
   loose_ += chunk.bytes;
   vacant_chunks_.push_back(chunk.id.slot());
-  chunk = Chunk{};  // ends the charge
+  chunk = BookedChunk{};  // ends the charge
   if (lessee) forget_if_done(lessee);
 }
 
@@ -212,7 +212,7 @@ ChunkId Book::begin_make(Bytes bytes) {
   const std::uint32_t slot = vacant_chunks_.back();
   vacant_chunks_.pop_back();
   if (slot >= chunks_.size()) chunks_.resize(slot + 1);
-  Chunk& chunk = chunks_[slot];
+  BookedChunk& chunk = chunks_[slot];
   chunk.id = ChunkId::of(slot, journal_.chunk_generation(slot) + 1);
   chunk.bytes = bytes;
   chunk.state = ChunkState::making;
@@ -223,37 +223,37 @@ ChunkId Book::begin_make(Bytes bytes) {
 }
 
 void Book::made(ChunkId id) {
-  Chunk& chunk = at(id);
+  BookedChunk& chunk = at(id);
   APPORTION_CHECK(chunk.state == ChunkState::making);
   move(chunk, ChunkState::free);
 }
 
 void Book::make_failed(ChunkId id) {
-  Chunk& chunk = at(id);
+  BookedChunk& chunk = at(id);
   APPORTION_CHECK(chunk.state == ChunkState::making);
   vacate(chunk);
 }
 
 void Book::begin_unmake(ChunkId id) {
-  Chunk& chunk = at(id);
+  BookedChunk& chunk = at(id);
   APPORTION_CHECK(one_of(chunk.state, {ChunkState::free, ChunkState::returning}));
   move(chunk, ChunkState::unmaking);
 }
 
 void Book::unmade(ChunkId id) {
-  Chunk& chunk = at(id);
+  BookedChunk& chunk = at(id);
   APPORTION_CHECK(chunk.state == ChunkState::unmaking);
   vacate(chunk);
 }
 
 void Book::unmake_failed(ChunkId id) {
-  Chunk& chunk = at(id);
+  BookedChunk& chunk = at(id);
   APPORTION_CHECK(chunk.state == ChunkState::unmaking);
   move(chunk, ChunkState::zombie);
 }
 
 void Book::settled(ChunkId id) {
-  Chunk& chunk = at(id);
+  BookedChunk& chunk = at(id);
   APPORTION_CHECK(chunk.state == ChunkState::zombie);
   vacate(chunk);
 }
@@ -261,8 +261,8 @@ void Book::settled(ChunkId id) {
 // --- leases
 
 void Book::offer(ChunkId id, SessionId session_id, RequestId request) {
-  Chunk& chunk = at(id);
-  const Session& session = at(session_id);
+  BookedChunk& chunk = at(id);
+  const BookedSession& session = at(session_id);
   APPORTION_CHECK(chunk.state == ChunkState::free && session.state != SessionPhase::ended);
   journal_.set_chunk(id, ChunkState::offered, session_id);
   leave(chunk);
@@ -274,13 +274,13 @@ void Book::offer(ChunkId id, SessionId session_id, RequestId request) {
 }
 
 void Book::mark_sent(ChunkId id) {
-  Chunk& chunk = at(id);
+  BookedChunk& chunk = at(id);
   APPORTION_CHECK(chunk.state == ChunkState::offered);
   chunk.sent = true;
 }
 
 void Book::roll_back(ChunkId id) {
-  Chunk& chunk = at(id);
+  BookedChunk& chunk = at(id);
   APPORTION_CHECK(chunk.state == ChunkState::offered);
   const SessionId lessee = chunk.lessee;
   journal_.set_chunk(id, ChunkState::free, std::nullopt);
@@ -295,7 +295,7 @@ void Book::roll_back(ChunkId id) {
 }
 
 void Book::hold(ChunkId id) {
-  Chunk& chunk = at(id);
+  BookedChunk& chunk = at(id);
   APPORTION_CHECK(one_of(chunk.state, {ChunkState::offered, ChunkState::orphan}));
   move(chunk, ChunkState::held);
   chunk.request = {};
@@ -303,16 +303,16 @@ void Book::hold(ChunkId id) {
 }
 
 void Book::begin_return(ChunkId id) {
-  Chunk& chunk = at(id);
+  BookedChunk& chunk = at(id);
   APPORTION_CHECK(one_of(chunk.state, {ChunkState::offered, ChunkState::held, ChunkState::orphan}));
   move(chunk, ChunkState::returning);
 }
 
 void Book::put_back(ChunkId id) {
-  Chunk& chunk = at(id);
+  BookedChunk& chunk = at(id);
   APPORTION_CHECK(chunk.state == ChunkState::returning);
   const SessionId lessee = chunk.lessee;
-  const Session& session = at(lessee);
+  const BookedSession& session = at(lessee);
   const Owner owner{session.job, session.uid};
   // The owner before FREE: a crash between the two leaves a RETURNING chunk of that same owner.
   journal_.set_owner(id, journal_owner(owner));
@@ -329,7 +329,7 @@ void Book::put_back(ChunkId id) {
 }
 
 void Book::bury(ChunkId id) {
-  Chunk& chunk = at(id);
+  BookedChunk& chunk = at(id);
   APPORTION_CHECK(one_of(chunk.state, {ChunkState::offered, ChunkState::held, ChunkState::orphan}));
   move(chunk, ChunkState::zombie);
 }

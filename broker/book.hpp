@@ -29,7 +29,7 @@ struct Owner {
   friend bool operator==(const Owner&, const Owner&) = default;
 };
 
-struct Chunk {
+struct BookedChunk {
   ChunkId id;
   Bytes bytes{};
   ChunkState state = ChunkState::vacant;
@@ -41,7 +41,7 @@ struct Chunk {
   std::uint32_t place = 0;  // in the list of its session or of the free chunks of its owner
 };
 
-struct Session {
+struct BookedSession {
   SessionId id;
   SessionPhase state = SessionPhase::vacant;
   JobIndex job;
@@ -90,9 +90,9 @@ class Book {
   [[nodiscard]] const JobBook& job(JobIndex index) const { return jobs_[index.value]; }
 
   // nullptr where the id names nothing any more.
-  [[nodiscard]] const Chunk* find(ChunkId id) const;
-  [[nodiscard]] const Session* find(SessionId id) const;
-  [[nodiscard]] const std::vector<Session>& session_slots() const {
+  [[nodiscard]] const BookedChunk* find(ChunkId id) const;
+  [[nodiscard]] const BookedSession* find(SessionId id) const;
+  [[nodiscard]] const std::vector<BookedSession>& session_slots() const {
     return sessions_;
   }  // vacant ones included
   [[nodiscard]] ChunkId id_of(std::uint32_t chunk_slot) const { return chunks_[chunk_slot].id; }
@@ -138,13 +138,13 @@ class Book {
  private:
   static constexpr std::uint64_t kNobody = ~std::uint64_t{0};
   [[nodiscard]] static std::uint64_t key(const std::optional<Owner>& owner);
-  [[nodiscard]] Chunk& at(ChunkId id);
-  [[nodiscard]] Session& at(SessionId id);
-  [[nodiscard]] std::vector<std::uint32_t>& list_of(const Chunk& chunk);
-  void enter(Chunk& chunk);  // adds the chunk to tallies and lists, as its fields say
-  void leave(Chunk& chunk);  // and removes it
-  void move(Chunk& chunk, ChunkState to);
-  void vacate(Chunk& chunk);
+  [[nodiscard]] BookedChunk& at(ChunkId id);
+  [[nodiscard]] BookedSession& at(SessionId id);
+  [[nodiscard]] std::vector<std::uint32_t>& list_of(const BookedChunk& chunk);
+  void enter(BookedChunk& chunk);  // adds the chunk to tallies and lists, as its fields say
+  void leave(BookedChunk& chunk);  // and removes it
+  void move(BookedChunk& chunk, ChunkState to);
+  void vacate(BookedChunk& chunk);
   void forget_if_done(SessionId id);
   [[nodiscard]] JournalOwner journal_owner(const Owner& owner) const;
   void check_chunks(std::vector<Tally>& jobs, std::vector<Tally>& sessions, Tally& nobodys) const;
@@ -155,9 +155,9 @@ class Book {
   Bytes unsettled_{};
   Journal& journal_;
   std::vector<JobBook> jobs_;
-  std::vector<Chunk> chunks_;  // by slot; grows with the highest slot used, as the sessions do
+  std::vector<BookedChunk> chunks_;  // by slot; grows with the highest slot used, as the sessions do
   std::vector<std::uint32_t> vacant_chunks_;
-  std::vector<Session> sessions_;  // by slot
+  std::vector<BookedSession> sessions_;  // by slot
   std::vector<std::uint32_t> vacant_sessions_;
   std::unordered_map<std::uint64_t, std::vector<std::uint32_t>> free_;  // free chunks by owner
   Tally nobodys_;  // free, and in transit without a charge

@@ -17,7 +17,7 @@ bool one_of(ChunkState state, std::initializer_list<ChunkState> states) {
 
 void Book::check_chunks(std::vector<Tally>& jobs, std::vector<Tally>& sessions, Tally& nobodys) const {
   for (std::uint32_t slot = 0; slot < chunks_.size(); ++slot) {
-    const Chunk& chunk = chunks_[slot];
+    const BookedChunk& chunk = chunks_[slot];
     if (chunk.state == ChunkState::vacant) {
       APPORTION_CHECK(!chunk.charge && !chunk.lessee);
       continue;
@@ -38,7 +38,7 @@ void Book::check_chunks(std::vector<Tally>& jobs, std::vector<Tally>& sessions, 
       }
       continue;
     }
-    const Session* session = find(chunk.lessee);
+    const BookedSession* session = find(chunk.lessee);
     APPORTION_CHECK(session != nullptr);
     APPORTION_CHECK(chunk.place < session->chunks.size() && session->chunks[chunk.place] == slot);
     APPORTION_CHECK(chunk.charge.bytes() == chunk.bytes && chunk.charge.to(job(session->job).account));
@@ -60,7 +60,7 @@ void Book::check() const {
 
   std::vector<std::uint32_t> present(jobs_.size());
   for (std::size_t slot = 0; slot < sessions_.size(); ++slot) {
-    const Session& session = sessions_[slot];
+    const BookedSession& session = sessions_[slot];
     APPORTION_CHECK(session.tally == session_tallies[slot]);
     APPORTION_CHECK(session.chunks.size() == session.tally.chunks());
     if (session.state == SessionPhase::vacant) continue;
@@ -77,7 +77,7 @@ void Book::check() const {
   for (const auto& [owner, slots] : free_)
     listed += slots.size();
   std::size_t free_chunks = 0;
-  for (const Chunk& chunk : chunks_)
+  for (const BookedChunk& chunk : chunks_)
     free_chunks += chunk.state == ChunkState::free ? 1 : 0;
   APPORTION_CHECK(listed == free_chunks);
   APPORTION_CHECK(pool_ == charged() + in_transit() + free());

@@ -11,8 +11,8 @@ std::optional<SessionId> Book::open(JobIndex job_index, const JournalSession& fi
   const std::uint32_t slot = vacant_sessions_.back();
   vacant_sessions_.pop_back();
   if (slot >= sessions_.size()) sessions_.resize(slot + 1);
-  Session& session = sessions_[slot];
-  session = Session{};
+  BookedSession& session = sessions_[slot];
+  session = BookedSession{};
   session.id = SessionId::of(slot, journal_.session_generation(slot) + 1);
   session.state = SessionPhase::attached;
   session.job = job_index;
@@ -32,7 +32,7 @@ std::optional<SessionId> Book::open(JobIndex job_index, const JournalSession& fi
 }
 
 void Book::orphan(SessionId id) {
-  Session& session = at(id);
+  BookedSession& session = at(id);
   APPORTION_CHECK(session.state == SessionPhase::attached);
   journal_.set_session(id, SessionPhase::orphan);
   session.state = SessionPhase::orphan;
@@ -44,7 +44,7 @@ void Book::orphan(SessionId id) {
 }
 
 void Book::attach_again(SessionId id) {
-  Session& session = at(id);
+  BookedSession& session = at(id);
   APPORTION_CHECK(session.state == SessionPhase::orphan);
   journal_.set_session(id, SessionPhase::attached);
   session.state = SessionPhase::attached;
@@ -52,7 +52,7 @@ void Book::attach_again(SessionId id) {
 }
 
 void Book::end(SessionId id) {
-  Session& session = at(id);
+  BookedSession& session = at(id);
   APPORTION_CHECK(session.state == SessionPhase::attached || session.state == SessionPhase::orphan);
   journal_.set_session(id, SessionPhase::ended);
   session.state = SessionPhase::ended;
@@ -63,18 +63,18 @@ void Book::end(SessionId id) {
 }
 
 void Book::forget_if_done(SessionId id) {
-  Session& session = at(id);
+  BookedSession& session = at(id);
   if (session.state != SessionPhase::ended || !session.chunks.empty()) return;
   journal_.set_session(id, SessionPhase::vacant);
   vacant_sessions_.push_back(id.slot());
-  session = Session{};
+  session = BookedSession{};
 }
 
 // --- what a predecessor left
 
 void Book::adopt_session(SessionId id, JobIndex job_index, const JournalSession& fields) {
   if (id.slot() >= sessions_.size()) sessions_.resize(id.slot() + 1);
-  Session& session = sessions_[id.slot()];
+  BookedSession& session = sessions_[id.slot()];
   APPORTION_CHECK(session.state == SessionPhase::vacant);
   session.id = id;
   session.state = SessionPhase::orphan;
@@ -90,7 +90,7 @@ void Book::adopt_session(SessionId id, JobIndex job_index, const JournalSession&
 
 void Book::adopt_chunk(ChunkId id, Bytes bytes, SessionId session_id) {
   if (id.slot() >= chunks_.size()) chunks_.resize(id.slot() + 1);
-  Chunk& chunk = chunks_[id.slot()];
+  BookedChunk& chunk = chunks_[id.slot()];
   APPORTION_CHECK(chunk.state == ChunkState::vacant && bytes <= loose_);
   chunk.id = id;
   chunk.bytes = bytes;

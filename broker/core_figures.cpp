@@ -122,7 +122,7 @@ LedgerSnapshot Core::State::ledger() const {
   snapshot.totals.helper_context = setup.helper_context.value;
   for (std::size_t i = 0; i < jobs.size(); ++i)
     snapshot.jobs.push_back(record(JobIndex{static_cast<std::uint32_t>(i)}));
-  for (const Session& session : book.session_slots()) {
+  for (const BookedSession& session : book.session_slots()) {
     if (session.state == SessionPhase::vacant) continue;
     const Bytes transit = session.tally.in(ChunkState::returning) + session.tally.in(ChunkState::unmaking) +
                           session.tally.in(ChunkState::zombie) + session.tally.in(ChunkState::scrub);
@@ -168,7 +168,7 @@ std::vector<Holder> Core::State::holders(JobIndex asking, Refusal::Rule rule) co
   const bool own = rule == Refusal::Rule::limit;
   std::vector<Holder> found;
   if (rule == Refusal::Rule::malformed) return found;
-  for (const Session& session : book.session_slots()) {
+  for (const BookedSession& session : book.session_slots()) {
     if (session.state == SessionPhase::vacant || (session.job == asking) != own ||
         session.tally.total().value == 0)
       continue;
@@ -240,7 +240,7 @@ const char* sentence_for(Refusal::Rule rule) {
 
 }  // namespace
 
-Refusal Core::State::refusal(const Session& session, Bytes asked, Refusal::Rule rule, Bytes headroom,
+Refusal Core::State::refusal(const BookedSession& session, Bytes asked, Refusal::Rule rule, Bytes headroom,
                              const std::string& detail) const {
   const JobFigures figures = page(session.job);
   Refusal refusal;

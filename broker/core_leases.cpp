@@ -15,7 +15,7 @@ std::uint64_t pieces(Bytes bytes, Bytes piece) {
 }  // namespace
 
 bool Core::State::lent(ChunkId id, SessionId session, ChunkState state) const {
-  const Chunk* chunk = book.find(id);
+  const BookedChunk* chunk = book.find(id);
   // OFFERED counts from the moment its GRANT leaves; nobody can acknowledge what was not sent.
   return chunk != nullptr && chunk->lessee == session && chunk->state == state &&
          (state != ChunkState::offered || chunk->sent);
@@ -24,7 +24,7 @@ bool Core::State::lent(ChunkId id, SessionId session, ChunkState state) const {
 std::vector<ChunkId> Core::State::offered(SessionId session_id, RequestId request,
                                           const std::vector<ChunkId>& ids) const {
   std::vector<ChunkId> found;
-  if (const Session* session = book.find(session_id); session != nullptr && ids.empty()) {
+  if (const BookedSession* session = book.find(session_id); session != nullptr && ids.empty()) {
     for (const std::uint32_t slot : session->chunks) {
       const ChunkId id = book.id_of(slot);
       if (lent(id, session_id, ChunkState::offered) && book.find(id)->request == request) found.push_back(id);
@@ -41,7 +41,7 @@ std::vector<ChunkId> Core::State::offered(SessionId session_id, RequestId reques
 }
 
 void Core::State::on(const events::Request& event, Actions& out) {
-  const Session* session = live(event.session);
+  const BookedSession* session = live(event.session);
   if (session == nullptr || session->state != SessionPhase::attached) return;
   const Bytes asked = event.min;
   if (event.min.value == 0 || event.want < event.min || (event.exact && event.want != event.min)) {
@@ -84,14 +84,14 @@ void Core::State::send_ready(Actions& out) {
 
 void Core::State::send_failed(Actions& out) {
   for (const Stock::Order& order : stock.take_failed()) {
-    const Session& session = *book.find(order.session);
+    const BookedSession& session = *book.find(order.session);
     refuse(session, order.request,
            refusal(session, order.asked, Refusal::Rule::device_full, {}, order.failure), out);
   }
 }
 
 void Core::State::on(const events::Acked& event, Actions& /*out*/) {
-  const Session* session = live(event.session);
+  const BookedSession* session = live(event.session);
   if (session == nullptr || session->state != SessionPhase::attached) return;
   for (const ChunkId id : offered(event.session, event.request, event.ids))
     book.hold(id);
@@ -106,7 +106,7 @@ void Core::State::on(const events::GrantUnsent& event, Actions& out) {
   const std::vector<ChunkId> unsent = offered(event.session, event.request, event.ids);
   for (const ChunkId id : unsent)
     stock.roll_back(id);  // F33: the client never saw them
-  const Session* session = live(event.session);
+  const BookedSession* session = live(event.session);
   if (unsent.empty() || session == nullptr || session->state != SessionPhase::attached) return;
   refuse(*session, event.request,
          refusal(*session, setup.chunk * unsent.size(), Refusal::Rule::send_failed, {}, event.why), out);
@@ -115,8 +115,8 @@ void Core::State::on(const events::GrantUnsent& event, Actions& out) {
 // A live client gave it back. Kept as it is for the same owner, unless the job says that returns are strict
 // or chunks of this kind are not kept. (Between owners it is remade in any case: see the stock.)
 void Core::State::take_back(ChunkId id) {
-  const Chunk& chunk = *book.find(id);
-  const Session& session = *book.find(chunk.lessee);
+  const BookedChunk& chunk = *book.find(id);
+  const BookedSession& session = *book.find(chunk.lessee);
   const bool strict = setup.jobs[session.job.value].on_return == ReturnRule::strict;
   book.begin_return(id);
   if (strict || !stock.keeps(chunk.bytes)) {
@@ -127,7 +127,7 @@ void Core::State::take_back(ChunkId id) {
 }
 
 void Core::State::on(const events::Released& event, Actions& /*out*/) {
-  const Session* session = live(event.session);
+  const BookedSession* session = live(event.session);
   if (session == nullptr || session->state != SessionPhase::attached) return;
   Answer answer{event.session, event.request, {}, {}, {}};
   for (const ChunkId id : event.ids) {
@@ -147,7 +147,7 @@ void Core::State::on(const events::Released& event, Actions& /*out*/) {
 void Core::State::send_answers(Actions& out) {
   std::erase_if(answers, [&](Answer& answer) {
     std::erase_if(answer.awaited, [&](ChunkId id) {
-      const Chunk* chunk = book.find(id);
+      const BookedChunk* chunk = book.find(id);
       return chunk == nullptr || chunk->state != ChunkState::unmaking;
     });
     if (!answer.awaited.empty()) return false;
@@ -157,7 +157,7 @@ void Core::State::send_answers(Actions& out) {
   });
 }
 
-void Core::State::refuse(const Session& session, RequestId request, Refusal refusal, Actions& out) {
+void Core::State::refuse(const BookedSession& session, RequestId request, Refusal refusal, Actions& out) {
   Job& job = jobs[session.job.value];
   ++job.counters.refusals;
   job.refusals.push_front(refusal);

@@ -16,8 +16,8 @@ std::string list_of_jobs(const CoreSetup& setup) {
 
 }  // namespace
 
-const Session* Core::State::live(SessionId id) const {
-  const Session* session = book.find(id);
+const BookedSession* Core::State::live(SessionId id) const {
+  const BookedSession* session = book.find(id);
   return session != nullptr && session->state != SessionPhase::ended ? session : nullptr;
 }
 
@@ -34,8 +34,8 @@ Result<JobIndex> Core::State::job_for(const events::SessionWanted& event) const 
     return Error{Errc::denied, "uid " + std::to_string(event.peer.uid) + " may not join job \"" + name +
                                    "\": its `users` name others"};
   }
-  const auto of_uid = static_cast<std::uint32_t>(
-      std::count_if(book.session_slots().begin(), book.session_slots().end(), [&](const Session& session) {
+  const auto of_uid = static_cast<std::uint32_t>(std::count_if(
+      book.session_slots().begin(), book.session_slots().end(), [&](const BookedSession& session) {
         return session.uid == event.peer.uid &&
                (session.state == SessionPhase::attached || session.state == SessionPhase::orphan);
       }));
@@ -46,13 +46,13 @@ Result<JobIndex> Core::State::job_for(const events::SessionWanted& event) const 
   return JobIndex{static_cast<std::uint32_t>(rule - setup.jobs.begin())};
 }
 
-Bytes Core::State::told_total(const Session& session) const {
+Bytes Core::State::told_total(const BookedSession& session) const {
   const JobRule& rule = setup.jobs[session.job.value];
   return session.reclaimable ? rule.told_reclaimable : rule.told;
 }
 
 void Core::State::welcome(ConnectionId connection, SessionId id, bool resumed, Actions& out) const {
-  const Session& session = *book.find(id);
+  const BookedSession& session = *book.find(id);
   const Bytes told = told_total(session);
   out.emplace_back(actions::Welcome{connection, id, session.token, session.job, setup.epoch, resumed,
                                     setup.chunk, told,
@@ -89,7 +89,7 @@ void Core::State::resume(const events::SessionWanted& event, Actions& out) {
   };
   if (!closed.empty()) return refuse_hello(Errc::busy, closed.c_str());
   const auto& sessions = book.session_slots();
-  const auto found = std::find_if(sessions.begin(), sessions.end(), [&](const Session& session) {
+  const auto found = std::find_if(sessions.begin(), sessions.end(), [&](const BookedSession& session) {
     return (session.state == SessionPhase::attached || session.state == SessionPhase::orphan) &&
            session.token == *event.resume;
   });
@@ -135,7 +135,7 @@ void Core::State::forget_releases(SessionId id) {
 // A hang-up is a suspicion. Its process may live, and so may its mappings (F05): everything stays charged and
 // its guarantee stays in force. What it had asked for and not got is dropped.
 void Core::State::on(const events::HungUp& event, Actions& /*out*/) {
-  const Session* session = live(event.session);
+  const BookedSession* session = live(event.session);
   if (session == nullptr || session->state == SessionPhase::orphan) return;
   stock.cancel(event.session);
   forget_releases(event.session);
@@ -163,14 +163,14 @@ void Core::State::on(const events::Detached& event, Actions& out) {
 // The process is gone. Its chunks are not: the GPU may still write to them, a forked child may hold them, and
 // an fd may lie in a socket. They are retired, and charged until the device shows the room (F01, F02, F05).
 void Core::State::on(const events::ProcessGone& event, Actions& out) {
-  const Session* session = live(event.session);
+  const BookedSession* session = live(event.session);
   if (session == nullptr) return;
   stock.cancel(event.session);
   forget_releases(event.session);
   Bytes lost{};
   const std::vector<std::uint32_t> slots = session->chunks;
   for (const std::uint32_t slot : slots) {
-    const Chunk& chunk = *book.find(book.id_of(slot));
+    const BookedChunk& chunk = *book.find(book.id_of(slot));
     if (chunk.state != ChunkState::held && chunk.state != ChunkState::orphan &&
         chunk.state != ChunkState::offered) {
       continue;  // on its way back already

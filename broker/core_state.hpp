@@ -47,7 +47,7 @@ struct Core::State {
   [[nodiscard]] Result<JobIndex> job_for(const events::SessionWanted& event) const;
   void resume(const events::SessionWanted& event, Actions& out);
   void welcome(ConnectionId connection, SessionId id, bool resumed, Actions& out) const;
-  [[nodiscard]] const Session* live(SessionId id) const;  // attached or orphaned
+  [[nodiscard]] const BookedSession* live(SessionId id) const;  // attached or orphaned
   void forget_releases(SessionId id);
 
   // core_leases.cpp
@@ -73,11 +73,11 @@ struct Core::State {
   [[nodiscard]] JobFigures page(JobIndex index) const;
   [[nodiscard]] JobRecord record(JobIndex index) const;
   [[nodiscard]] LedgerSnapshot ledger() const;
-  [[nodiscard]] Bytes told_total(const Session& session) const;
-  [[nodiscard]] Refusal refusal(const Session& session, Bytes asked, Refusal::Rule rule, Bytes headroom,
+  [[nodiscard]] Bytes told_total(const BookedSession& session) const;
+  [[nodiscard]] Refusal refusal(const BookedSession& session, Bytes asked, Refusal::Rule rule, Bytes headroom,
                                 const std::string& detail) const;
   [[nodiscard]] std::vector<Holder> holders(JobIndex asking, Refusal::Rule rule) const;
-  void refuse(const Session& session, RequestId request, Refusal refusal, Actions& out);
+  void refuse(const BookedSession& session, RequestId request, Refusal refusal, Actions& out);
   void publish(Actions& out);
 
   CoreSetup setup;

@@ -15,7 +15,8 @@ namespace {
 // The kernel remembers who called listen(): a connection's peer is that process.
 std::string owner_of(const sockaddr_un& address, socklen_t length) {
   const Fd probe(socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
-  if (!probe || connect(probe.get(), reinterpret_cast<const sockaddr*>(&address), length) != 0) return "somebody";
+  if (!probe || connect(probe.get(), reinterpret_cast<const sockaddr*>(&address), length) != 0)
+    return "somebody";
   Result<Peer> peer = identify_peer(probe.get());
   if (!peer.ok()) return "a broker";
   return "pid " + std::to_string(peer->pid) + " of uid " + std::to_string(peer->uid);
@@ -29,7 +30,8 @@ Result<Fd> lock_device(const std::string& uuid) {
   sockaddr_un address{};
   address.sun_family = AF_UNIX;
   const std::string name = "apportion/" + uuid;  // after a NUL: abstract
-  if (name.size() + 1 >= sizeof address.sun_path) return Error{Errc::invalid, "the device's UUID is too long: " + uuid};
+  if (name.size() + 1 >= sizeof address.sun_path)
+    return Error{Errc::invalid, "the device's UUID is too long: " + uuid};
   std::memcpy(address.sun_path + 1, name.data(), name.size());
   const auto length = static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 + name.size());
   if (bind(lock.get(), reinterpret_cast<const sockaddr*>(&address), length) != 0) {
@@ -38,7 +40,8 @@ Result<Fd> lock_device(const std::string& uuid) {
                                  "; use that one (apportion status), or stop it first"};
   }
   // F20: nobody accepts here, and each refused broker's question for our pid stays in the queue.
-  if (listen(lock.get(), SOMAXCONN) != 0) return system_error("cannot take the lock of device " + uuid, errno);
+  if (listen(lock.get(), SOMAXCONN) != 0)
+    return system_error("cannot take the lock of device " + uuid, errno);
   return lock;
 }
 

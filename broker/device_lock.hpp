@@ -1,8 +1,10 @@
-// One broker per device, whoever starts it: an abstract socket named by the device's UUID, bound before any memory is
-// taken. The kernel drops it with its last descriptor (the keeper keeps one), so that no stale lock is possible.
+// One broker per device, whoever starts it: an abstract socket named by the device's UUID, bound before any
+// memory is taken. The kernel drops it with its last descriptor (the keeper keeps one), so that no stale lock
+// is possible.
 //
-// Promises: F20, the second broker learns who is first. Limit: abstract sockets belong to a network namespace; brokers
-// in two of them do not see each other, and the device's fullness is all that the second will notice.
+// Promises: F20, the second broker learns who is first. Limit: abstract sockets belong to a network
+// namespace; brokers in two of them do not see each other, and the device's fullness is all that the second
+// will notice.
 #pragma once
 
 #include <string>

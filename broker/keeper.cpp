@@ -42,7 +42,8 @@ class Keeper {
   int run() {
     if (Status opened = open(); !opened.ok()) return fail(opened.error().message);
     if (Status started = start_broker(); !started.ok()) return fail(started.error().message);
-    while (!exit_code_) wait_and_handle();
+    while (!exit_code_)
+      wait_and_handle();
     return *exit_code_;
   }
 
@@ -55,7 +56,8 @@ class Keeper {
   Status open() {
     sigset_t handled;
     sigemptyset(&handled);
-    for (const int signal : {SIGTERM, SIGINT, SIGHUP}) sigaddset(&handled, signal);
+    for (const int signal : {SIGTERM, SIGINT, SIGHUP})
+      sigaddset(&handled, signal);
     sigprocmask(SIG_BLOCK, &handled, &inherited_mask_);
     signals_ = Fd(signalfd(-1, &handled, SFD_CLOEXEC | SFD_NONBLOCK));
     if (!signals_) return system_error("signalfd", errno);
@@ -86,9 +88,11 @@ class Keeper {
     sigprocmask(SIG_SETMASK, &inherited_mask_, nullptr);
     std::vector<std::string> words = argv_;
     const int inherited = dup(channel);  // without close-on-exec, unlike everything else here
-    words.insert(words.end(), {kBrokerFlag, std::to_string(inherited), kRestartsFlag, std::to_string(restarts_)});
+    words.insert(words.end(),
+                 {kBrokerFlag, std::to_string(inherited), kRestartsFlag, std::to_string(restarts_)});
     std::vector<char*> argv;
-    for (std::string& word : words) argv.push_back(word.data());
+    for (std::string& word : words)
+      argv.push_back(word.data());
     argv.push_back(nullptr);
     execv("/proc/self/exe", argv.data());
     std::fprintf(stderr, "apportiond: cannot start the broker: %s\n", std::strerror(errno));
@@ -131,11 +135,13 @@ class Keeper {
       return;
     }
     if (stopping_ticks_ > 0 && ++stopping_ticks_ > kStopPatienceTicks) kill(broker_, SIGKILL);
-    // F45: a broker that does not answer is as good as dead, and its clients wait. While it starts it is busy with the
-    // driver and answers nobody; a start that never ends is for a person to see.
+    // F45: a broker that does not answer is as good as dead, and its clients wait. While it starts it is busy
+    // with the driver and answers nobody; a start that never ends is for a person to see.
     if (!ready_ || stopping_ticks_ > 0) return;
     if (missed_ >= kMissedPings) {
-      log::error("lost", {{"what", "broker"}, {"pid", std::to_string(broker_)}, {"why", "silent for 5 pings: killed"}});
+      log::error(
+          "lost",
+          {{"what", "broker"}, {"pid", std::to_string(broker_)}, {"why", "silent for 5 pings: killed"}});
       kill(broker_, SIGKILL);
       return;
     }
@@ -191,8 +197,8 @@ class Keeper {
     auto ack = wire::make<wire::Ack>(request, 0);
     ack.count = count;
     ack.code = status.ok() ? 0 : 1 + static_cast<std::uint32_t>(status.error().code);
-    const Status sent =
-        channel::send(channel_.get(), wire::bytes_of(ack), {}, std::chrono::steady_clock::now() + kHandOverPatience);
+    const Status sent = channel::send(channel_.get(), wire::bytes_of(ack), {},
+                                      std::chrono::steady_clock::now() + kHandOverPatience);
     if (!sent.ok()) log::error("lost", {{"what", "answer to the broker"}, {"why", sent.error().message}});
   }
 
@@ -224,7 +230,9 @@ class Keeper {
     ++restarts_;
     const Status started = start_broker();
     if (started.ok()) {
-      log::warning("recovered", {{"what", "broker"}, {"pid", std::to_string(broker_)}, {"restarts", std::to_string(restarts_)}});
+      log::warning(
+          "recovered",
+          {{"what", "broker"}, {"pid", std::to_string(broker_)}, {"restarts", std::to_string(restarts_)}});
       return;
     }
     log::error("lost", {{"what", "broker"}, {"why", started.error().message}});

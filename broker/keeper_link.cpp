@@ -9,7 +9,9 @@ namespace {
 
 constexpr std::chrono::seconds kPatience{10};
 
-channel::Deadline soon() { return std::chrono::steady_clock::now() + kPatience; }
+channel::Deadline soon() {
+  return std::chrono::steady_clock::now() + kPatience;
+}
 
 template <typename M>
 M list_of(std::span<const ChunkId> ids, std::uint64_t request) {
@@ -22,9 +24,10 @@ M list_of(std::span<const ChunkId> ids, std::uint64_t request) {
 
 Status result_of(const wire::Ack& ack) {
   if (ack.code == 0) return Done{};
-  return Error{static_cast<Errc>(ack.code - 1),
-               "the keeper could not keep the descriptors of the pool's chunks: raise its limit of open files "
-               "(ulimit -n, or LimitNOFILE= under systemd), or use larger chunks"};
+  return Error{
+      static_cast<Errc>(ack.code - 1),
+      "the keeper could not keep the descriptors of the pool's chunks: raise its limit of open files "
+      "(ulimit -n, or LimitNOFILE= under systemd), or use larger chunks"};
 }
 
 }  // namespace
@@ -34,7 +37,8 @@ KeeperLink::KeeperLink(Loop& loop, Fd channel) : loop_(loop), channel_(std::move
 Result<KeeperLink::Inheritance> KeeperLink::take() {
   const std::uint64_t request = next_request_++;
   const auto message = wire::make<wire::Take>(request, 0);
-  if (Status sent = channel::send(channel_.get(), wire::bytes_of(message), {}, soon()); !sent.ok()) return sent.error();
+  if (Status sent = channel::send(channel_.get(), wire::bytes_of(message), {}, soon()); !sent.ok())
+    return sent.error();
   Inheritance kept;
   if (Status answered = wait_for_ack(request, &kept); !answered.ok()) return answered.error();
   return kept;
@@ -45,7 +49,8 @@ Status KeeperLink::put_now(wire::KeptKind kind, Bytes bytes, int fd) {
   auto message = wire::make<wire::Put>(request, 0);
   message.part.count = 1;
   message.entries[0] = {.id = 0, .bytes = bytes.value, .kind = static_cast<std::uint32_t>(kind)};
-  if (Status sent = channel::send(channel_.get(), wire::bytes_of(message), {&fd, 1}, soon()); !sent.ok()) return sent;
+  if (Status sent = channel::send(channel_.get(), wire::bytes_of(message), {&fd, 1}, soon()); !sent.ok())
+    return sent;
   return wait_for_ack(request, nullptr);
 }
 
@@ -55,17 +60,25 @@ Status KeeperLink::wait_for_ack(std::uint64_t request, Inheritance* into) {
     if (Status got = channel::receive(channel_.get(), datagram, soon()); !got.ok()) return got;
     Result<wire::Message> message = wire::decode(datagram.bytes(), wire::Sender::keeper_pair);
     if (!message.ok()) return message.error();
-    if (Status complete = channel::require_fds(datagram, wire::fds_of(*message)); !complete.ok()) return complete;
-    if (const auto* ack = std::get_if<wire::Ack>(&*message); ack != nullptr && ack->header.request_id == request)
+    if (Status complete = channel::require_fds(datagram, wire::fds_of(*message)); !complete.ok())
+      return complete;
+    if (const auto* ack = std::get_if<wire::Ack>(&*message);
+        ack != nullptr && ack->header.request_id == request)
       return result_of(*ack);
     const auto* put = std::get_if<wire::Put>(&*message);
     if (put == nullptr || into == nullptr) continue;  // a ping of the start: nobody counts them yet
     for (std::size_t i = 0; i < put->part.count; ++i) {
       const wire::KeptEntry& entry = put->entries[i];
       switch (static_cast<wire::KeptKind>(entry.kind)) {
-        case wire::KeptKind::chunk: ++into->chunks; break;
-        case wire::KeptKind::listening_socket: into->listening_socket = std::move(datagram.fds[i]); break;
-        case wire::KeptKind::device_lock: into->device_lock = std::move(datagram.fds[i]); break;
+        case wire::KeptKind::chunk:
+          ++into->chunks;
+          break;
+        case wire::KeptKind::listening_socket:
+          into->listening_socket = std::move(datagram.fds[i]);
+          break;
+        case wire::KeptKind::device_lock:
+          into->device_lock = std::move(datagram.fds[i]);
+          break;
         case wire::KeptKind::journal:
           into->journal = std::move(datagram.fds[i]);
           into->journal_bytes = Bytes{entry.bytes};
@@ -82,7 +95,8 @@ void KeeperLink::watch(std::function<void(std::string)> lost) {
 
 void KeeperLink::ready() {
   // No answer comes, and the socket has room: nothing else is in it but pings.
-  const Status sent = channel::send(channel_.get(), wire::bytes_of(wire::make<wire::Ready>(0, 0)), {}, soon());
+  const Status sent =
+      channel::send(channel_.get(), wire::bytes_of(wire::make<wire::Ready>(0, 0)), {}, soon());
   if (!sent.ok()) give_up(sent.error().message);
 }
 
@@ -98,7 +112,8 @@ void KeeperLink::del(std::span<const ChunkId> ids, Answer answer) {
   enqueue(request, wire::bytes_of(list_of<wire::Del>(ids, request)), {}, std::move(answer));
 }
 
-void KeeperLink::enqueue(std::uint64_t request, std::span<const std::byte> bytes, std::vector<Fd> fds, Answer answer) {
+void KeeperLink::enqueue(std::uint64_t request, std::span<const std::byte> bytes, std::vector<Fd> fds,
+                         Answer answer) {
   queue_.push_back({request, {bytes.begin(), bytes.end()}, std::move(fds), std::move(answer)});
   send_next();
 }
@@ -107,7 +122,8 @@ void KeeperLink::send_next() {
   if (in_flight_ || queue_.empty() || !channel_) return;
   Outgoing& next = queue_.front();
   std::vector<int> fds;
-  for (const Fd& fd : next.fds) fds.push_back(fd.get());
+  for (const Fd& fd : next.fds)
+    fds.push_back(fd.get());
   Result<channel::Sent> sent = channel::try_send(channel_.get(), next.bytes, fds);
   if (!sent.ok()) return give_up(sent.error().message);
   if (*sent != channel::Sent::yes) {

@@ -1,8 +1,9 @@
 // The broker's end of the private socket to the keeper.
 //
-// Promises: one message with descriptors is in flight at a time (rule 40: a non-root sender's descriptors in flight
-// are limited, for all its sockets together); each put and del is answered once. Pings are answered at once, by the
-// strand: a strand that is stuck answers none, which is what the keeper wants to know. Never: blocks after start-up.
+// Promises: one message with descriptors is in flight at a time (rule 40: a non-root sender's descriptors in
+// flight are limited, for all its sockets together); each put and del is answered once. Pings are answered at
+// once, by the strand: a strand that is stuck answers none, which is what the keeper wants to know. Never:
+// blocks after start-up.
 #pragma once
 
 #include <deque>
@@ -32,8 +33,8 @@ class KeeperLink {
 
   KeeperLink(Loop& loop, Fd channel);
 
-  // Blocking, before watch(): takes over what is kept, or hands over one thing. Errors: timed_out, disconnected,
-  // protocol; system where the keeper is out of descriptors.
+  // Blocking, before watch(): takes over what is kept, or hands over one thing. Errors: timed_out,
+  // disconnected, protocol; system where the keeper is out of descriptors.
   [[nodiscard]] Result<Inheritance> take();
   [[nodiscard]] Status put_now(wire::KeptKind kind, Bytes bytes, int fd);
 

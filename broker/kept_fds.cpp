@@ -19,7 +19,8 @@ std::uint64_t KeptFds::del(const wire::Del& del) {
   return dropped;
 }
 
-Result<std::uint64_t> KeptFds::hand_over(int socket, std::uint64_t request_id, channel::Deadline deadline) const {
+Result<std::uint64_t> KeptFds::hand_over(int socket, std::uint64_t request_id,
+                                         channel::Deadline deadline) const {
   auto next = kept_.begin();
   Status status = Done{};
   wire::for_each_part<wire::Put>(

@@ -1,8 +1,9 @@
-// What the keeper keeps for the broker: one descriptor per chunk, the listening socket, the device's lock and the
-// journal.
+// What the keeper keeps for the broker: one descriptor per chunk, the listening socket, the device's lock and
+// the journal.
 //
-// Owns: the descriptors. Promises: the id kept with each is its identity; putting an id again replaces it, deleting
-// one that is not there does nothing (F53: recovery repeats steps). Never: looks inside a descriptor.
+// Owns: the descriptors. Promises: the id kept with each is its identity; putting an id again replaces it,
+// deleting one that is not there does nothing (F53: recovery repeats steps). Never: looks inside a
+// descriptor.
 #pragma once
 
 #include <cstdint>
@@ -24,9 +25,10 @@ class KeptFds {
   // How many of the ids were there.
   std::uint64_t del(const wire::Del& del);
 
-  // Hands copies of all of it over `socket`: PUTs in parts under `request_id`. The answer is how many. What is kept
-  // stays kept. Errors: those of channel::send.
-  [[nodiscard]] Result<std::uint64_t> hand_over(int socket, std::uint64_t request_id, channel::Deadline deadline) const;
+  // Hands copies of all of it over `socket`: PUTs in parts under `request_id`. The answer is how many. What
+  // is kept stays kept. Errors: those of channel::send.
+  [[nodiscard]] Result<std::uint64_t> hand_over(int socket, std::uint64_t request_id,
+                                                channel::Deadline deadline) const;
 
   [[nodiscard]] std::size_t size() const { return kept_.size(); }
 

@@ -32,9 +32,12 @@ void append_value(std::string& out, std::string_view value) {
 
 spdlog::level::level_enum to_spdlog(Level level) {
   switch (level) {
-    case Level::info: return spdlog::level::info;
-    case Level::warning: return spdlog::level::warn;
-    case Level::error: return spdlog::level::err;
+    case Level::info:
+      return spdlog::level::info;
+    case Level::warning:
+      return spdlog::level::warn;
+    case Level::error:
+      return spdlog::level::err;
   }
   return spdlog::level::info;
 }

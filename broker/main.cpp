@@ -43,7 +43,8 @@ int main(int argc, char** argv) {
   std::string device = "0";
   int channel = -1;
   app.add_option("--config", options.config, "the config file")->type_name("FILE");
-  CLI::Option* probing = app.add_flag("--probe", wants_probe, "try what works on a device, print the table, and exit");
+  CLI::Option* probing =
+      app.add_flag("--probe", wants_probe, "try what works on a device, print the table, and exit");
   app.add_option("--device", device, "for --probe: index, UUID, PCI id, or sim:SIZE")->needs(probing);
   app.add_flag("--json", json, "for --probe: one line of JSON")->needs(probing);
   app.add_option(apportion::kBrokerFlag, channel)->group("");

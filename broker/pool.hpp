@@ -1,8 +1,10 @@
-// The broker's hands on the device: one thread that makes, exports and releases chunks and reads the device's memory.
+// The broker's hands on the device: one thread that makes, exports and releases chunks and reads the device's
+// memory.
 //
-// Owns: every physical allocation of the pool. Promises: no driver call runs on the caller's thread; jobs of one kind
-// run in the order they were given; making and exporting, which somebody waits for, go before releasing (K2: a waiter
-// is not delayed by another's release). Answers are handed to `post`. Never: decides which chunk, or makes a context.
+// Owns: every physical allocation of the pool. Promises: no driver call runs on the caller's thread; jobs of
+// one kind run in the order they were given; making and exporting, which somebody waits for, go before
+// releasing (K2: a waiter is not delayed by another's release). Answers are handed to `post`. Never: decides
+// which chunk, or makes a context.
 #pragma once
 
 #include <condition_variable>

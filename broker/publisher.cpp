@@ -26,8 +26,8 @@ Result<std::unique_ptr<Publisher>> Publisher::create(Loop& loop, PublisherSetup 
       new Publisher(loop, std::move(setup), std::move(figures), *std::move(ledger), std::move(pages)));
 }
 
-Publisher::Publisher(Loop& loop, PublisherSetup setup, std::function<LedgerSnapshot()> figures, LedgerWriter ledger,
-                     std::vector<JobPageWriter> job_pages)
+Publisher::Publisher(Loop& loop, PublisherSetup setup, std::function<LedgerSnapshot()> figures,
+                     LedgerWriter ledger, std::vector<JobPageWriter> job_pages)
     : loop_(loop),
       setup_(std::move(setup)),
       figures_(std::move(figures)),
@@ -42,7 +42,9 @@ Result<int> Publisher::add_session(SessionId session) {
   return fd;
 }
 
-void Publisher::remove_session(SessionId session) { reports_.erase(session); }
+void Publisher::remove_session(SessionId session) {
+  reports_.erase(session);
+}
 
 void Publisher::publish_job(JobIndex job, const JobFigures& figures) {
   APPORTION_FAULT_POINT("job_page.before_publish");

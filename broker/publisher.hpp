@@ -1,8 +1,9 @@
-// The pages that clients read, and the pages they write: ledger, one job page per job, one report page per session.
+// The pages that clients read, and the pages they write: ledger, one job page per job, one report page per
+// session.
 //
-// Owns: the memfds and their mappings; new in each epoch. Promises: a job page is written at once, for the GRANT that
-// depends on it; the ledger at most a thousand times a second, and always once more after the last change. Never:
-// believes a report page (F23: figures are clamped, and only shown).
+// Owns: the memfds and their mappings; new in each epoch. Promises: a job page is written at once, for the
+// GRANT that depends on it; the ledger at most a thousand times a second, and always once more after the last
+// change. Never: believes a report page (F23: figures are clamped, and only shown).
 #pragma once
 
 #include <memory>
@@ -45,7 +46,8 @@ class Publisher {
   // What a session says about itself, clamped to the device. Zeros for a session that has no page.
   [[nodiscard]] ReportFigures report(SessionId session) const;
 
-  // The core's figures with what the sessions say about themselves filled in: what the ledger shows and STATUS answers.
+  // The core's figures with what the sessions say about themselves filled in: what the ledger shows and
+  // STATUS answers.
   [[nodiscard]] LedgerSnapshot snapshot() const;
 
  private:

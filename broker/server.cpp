@@ -25,7 +25,8 @@ Token draw_token() {
 
 std::vector<ChunkId> ids_of(std::span<const std::uint64_t> words) {
   std::vector<ChunkId> ids;
-  for (const std::uint64_t word : words) ids.push_back({word});
+  for (const std::uint64_t word : words)
+    ids.push_back({word});
   return ids;
 }
 
@@ -57,7 +58,8 @@ void Server::accept_waiting() {
     Result<Peer> peer = identify_peer(socket->get());
     if (!peer.ok()) continue;
     const ConnectionId id{next_connection_++};
-    auto connection = std::make_unique<ClientConnection>(loop_, id, *std::move(socket), *std::move(peer), *this);
+    auto connection =
+        std::make_unique<ClientConnection>(loop_, id, *std::move(socket), *std::move(peer), *this);
     connection->close_unless(kHelloPatience);
     connections_.emplace(id.value, std::move(connection));
   }
@@ -71,7 +73,8 @@ bool Server::bind(ConnectionId id, SessionId session) {
   Session& bound = sessions_[session];
   bound.connection = id;
   if (!bound.watch)
-    bound.watch = std::make_unique<ProcessWatch>(loop_, connection->take_pidfd(), [this, session] { process_gone(session); });
+    bound.watch = std::make_unique<ProcessWatch>(loop_, connection->take_pidfd(),
+                                                 [this, session] { process_gone(session); });
   return true;
 }
 
@@ -106,7 +109,8 @@ void Server::end(SessionId session, const std::string& why, std::uint64_t epoch)
   connection->close_after_sending();
 }
 
-void Server::refuse(ClientConnection& connection, std::uint64_t request_id, wire::Type what, const Error& error) {
+void Server::refuse(ClientConnection& connection, std::uint64_t request_id, wire::Type what,
+                    const Error& error) {
   auto refused = wire::make<wire::Refused>(request_id, 0);
   refused.code = static_cast<std::uint32_t>(error.code);
   refused.refused_type = static_cast<std::uint16_t>(what);
@@ -122,7 +126,8 @@ void Server::message(ClientConnection& from, const wire::Message& message) {
   }
   if (from.session) return in_session(from, *from.session, message);
   if (const auto* wanted = std::get_if<wire::Hello>(&message)) return hello(from, *wanted);
-  if (const auto* part = std::get_if<wire::Leases>(&message); part != nullptr && from.hello) return leases(from, *part);
+  if (const auto* part = std::get_if<wire::Leases>(&message); part != nullptr && from.hello)
+    return leases(from, *part);
   const wire::Header& header = wire::header_of(message);
   refuse(from, header.request_id, static_cast<wire::Type>(header.type),
          {Errc::not_attached, "no session on this connection: send HELLO first"});
@@ -137,7 +142,8 @@ void Server::hello(ClientConnection& from, const wire::Hello& hello) {
 }
 
 void Server::leases(ClientConnection& from, const wire::Leases& leases) {
-  for (std::size_t i = 0; i < leases.part.count; ++i) from.claimed.push_back({leases.entries[i].chunk_id});
+  for (std::size_t i = 0; i < leases.part.count; ++i)
+    from.claimed.push_back({leases.entries[i].chunk_id});
   if (leases.part.part + 1 < leases.part.parts) return;
   const wire::Hello hello = *from.hello;
   from.hello.reset();
@@ -167,7 +173,8 @@ void Server::in_session(ClientConnection& from, SessionId session, const wire::M
   const RequestId request{wire::header_of(message).request_id};
   if (const auto* wanted = std::get_if<wire::Request>(&message)) {
     sink_.event(events::Request{session, request, Bytes{wanted->min_bytes}, Bytes{wanted->want_bytes},
-                        (wanted->flags & wire::Request::kExact) != 0, (wanted->flags & wire::Request::kMayWait) != 0});
+                                (wanted->flags & wire::Request::kExact) != 0,
+                                (wanted->flags & wire::Request::kMayWait) != 0});
   } else if (const auto* ack = std::get_if<wire::GrantAck>(&message)) {
     from.grant_answered();
     sink_.event(events::Acked{session, request, listed(*ack)});
@@ -185,7 +192,8 @@ void Server::in_session(ClientConnection& from, SessionId session, const wire::M
   } else {
     const wire::Header& header = wire::header_of(message);
     refuse(from, header.request_id, static_cast<wire::Type>(header.type),
-           {Errc::protocol, wire::to_text(static_cast<wire::Type>(header.type)) + " is not for an attached session"});
+           {Errc::protocol,
+            wire::to_text(static_cast<wire::Type>(header.type)) + " is not for an attached session"});
   }
 }
 

@@ -1,8 +1,8 @@
 // Connections and sessions: accepts, identifies, and turns messages into events for the core.
 //
-// Owns: the connections, and per session the watch of its process. Promises: a session outlives its connection; a
-// process that is gone is heard out (its last messages count) before its death is reported. Never: decides about
-// memory. Everything a client can send passes through here, after wire::decode.
+// Owns: the connections, and per session the watch of its process. Promises: a session outlives its
+// connection; a process that is gone is heard out (its last messages count) before its death is reported.
+// Never: decides about memory. Everything a client can send passes through here, after wire::decode.
 #pragma once
 
 #include <memory>

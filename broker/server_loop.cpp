@@ -1,12 +1,12 @@
 #include "broker/server_loop.hpp"
 
+#include <fcntl.h>
 #include <asio/executor_work_guard.hpp>
 #include <asio/io_context.hpp>
 #include <asio/posix/stream_descriptor.hpp>
 #include <asio/post.hpp>
 #include <asio/signal_set.hpp>
 #include <asio/steady_timer.hpp>
-#include <fcntl.h>
 
 #include <csignal>
 
@@ -28,7 +28,8 @@ struct Descriptor : std::enable_shared_from_this<Descriptor> {
   std::function<void()> callback;
   bool alive = true;
 
-  Descriptor(asio::io_context& io, int fd, asio::posix::stream_descriptor::wait_type w, std::function<void()> c)
+  Descriptor(asio::io_context& io, int fd, asio::posix::stream_descriptor::wait_type w,
+             std::function<void()> c)
       : descriptor(io, fd), what(w), callback(std::move(c)) {}
 
   void arm() {
@@ -42,7 +43,9 @@ struct Descriptor : std::enable_shared_from_this<Descriptor> {
 
 class DescriptorWatch final : public Loop::Watch {
  public:
-  explicit DescriptorWatch(std::shared_ptr<Descriptor> shared) : shared_(std::move(shared)) { shared_->arm(); }
+  explicit DescriptorWatch(std::shared_ptr<Descriptor> shared) : shared_(std::move(shared)) {
+    shared_->arm();
+  }
   ~DescriptorWatch() override {
     shared_->alive = false;
     asio::error_code ignored;
@@ -71,7 +74,8 @@ class AlarmWatch final : public Loop::Watch {
   std::shared_ptr<Alarm> alarm_;
 };
 
-std::unique_ptr<Loop::Watch> watch(asio::io_context& io, int fd, asio::posix::stream_descriptor::wait_type what,
+std::unique_ptr<Loop::Watch> watch(asio::io_context& io, int fd,
+                                   asio::posix::stream_descriptor::wait_type what,
                                    std::function<void()> callback) {
   const int copy = fcntl(fd, F_DUPFD_CLOEXEC, 0);
   return std::make_unique<DescriptorWatch>(std::make_shared<Descriptor>(io, copy, what, std::move(callback)));
@@ -106,8 +110,14 @@ void Loop::on_stop_signal(std::function<void(int)> callback) {
   });
 }
 
-void Loop::post(std::function<void()> callback) { asio::post(state_->io, std::move(callback)); }
-void Loop::run() { state_->io.run(); }
-void Loop::stop() { state_->io.stop(); }
+void Loop::post(std::function<void()> callback) {
+  asio::post(state_->io, std::move(callback));
+}
+void Loop::run() {
+  state_->io.run();
+}
+void Loop::stop() {
+  state_->io.stop();
+}
 
 }  // namespace apportion

@@ -1,8 +1,9 @@
-// The broker's one strand: readiness of descriptors, timers, signals, and work handed over from other threads.
+// The broker's one strand: readiness of descriptors, timers, signals, and work handed over from other
+// threads.
 //
-// Promises: every callback runs on the thread in run(), one at a time; a Watch or Timer that is destroyed never
-// calls again. Never: owns the descriptors it watches. post() and stop() are thread-safe, all else is the strand's.
-// Asio stays in the .cpp: it is the heaviest header here.
+// Promises: every callback runs on the thread in run(), one at a time; a Watch or Timer that is destroyed
+// never calls again. Never: owns the descriptors it watches. post() and stop() are thread-safe, all else is
+// the strand's. Asio stays in the .cpp: it is the heaviest header here.
 #pragma once
 
 #include <chrono>

@@ -11,7 +11,8 @@ ClientConnection::ClientConnection(Loop& loop, ConnectionId id, Fd socket, Peer 
 
 ClientConnection::~ClientConnection() = default;
 
-void ClientConnection::send(std::span<const std::byte> message, std::vector<Fd> fds, std::optional<GrantPart> grant) {
+void ClientConnection::send(std::span<const std::byte> message, std::vector<Fd> fds,
+                            std::optional<GrantPart> grant) {
   if (!socket_) {
     if (grant) owner_.grant_unsent(*grant, "the client hung up");
     return;
@@ -79,7 +80,8 @@ void ClientConnection::flush() {
     Outgoing& next = queue_.front();
     if (next.grant && grant_in_flight_) return;
     std::vector<int> fds;
-    for (const Fd& fd : next.fds) fds.push_back(fd.get());
+    for (const Fd& fd : next.fds)
+      fds.push_back(fd.get());
     if (next.grant) APPORTION_FAULT_POINT("grant.before_send");
     Result<channel::Sent> sent = channel::try_send(socket_.get(), next.bytes, fds);
     if (!sent.ok()) return close(sent.error().message);

@@ -1,9 +1,10 @@
 // One socket of a client or of the CLI: messages in, messages out, in order.
 //
-// Owns: the socket and what waits to be sent. Promises: a GRANT's descriptors are sent one message at a time, the next
-// when the client has answered for the last (rule 40: ten clients that do not read must not use up everybody's
-// descriptors in flight); a peer that does not read is dropped at kMaxQueued messages (F27), and for each grant it never
-// saw the owner is told. Never: decides anything, believes an identity that a message claims, or blocks.
+// Owns: the socket and what waits to be sent. Promises: a GRANT's descriptors are sent one message at a time,
+// the next when the client has answered for the last (rule 40: ten clients that do not read must not use up
+// everybody's descriptors in flight); a peer that does not read is dropped at kMaxQueued messages (F27), and
+// for each grant it never saw the owner is told. Never: decides anything, believes an identity that a message
+// claims, or blocks.
 #pragma once
 
 #include <cstddef>
@@ -49,7 +50,8 @@ class ClientConnection {
   ClientConnection(const ClientConnection&) = delete;
   ClientConnection& operator=(const ClientConnection&) = delete;
 
-  void send(std::span<const std::byte> message, std::vector<Fd> fds = {}, std::optional<GrantPart> grant = {});
+  void send(std::span<const std::byte> message, std::vector<Fd> fds = {},
+            std::optional<GrantPart> grant = {});
   // WELCOME's pages stay the broker's own descriptors.
   void send_borrowed(std::span<const std::byte> message, std::span<const int> fds);
   // The client has acknowledged a GRANT message, either way.

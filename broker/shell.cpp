@@ -30,27 +30,33 @@ void in_slices(const std::vector<ChunkId>& ids, std::size_t size, Each&& each) {
 
 Errc code_of(Refusal::Rule rule) {
   switch (rule) {
-    case Refusal::Rule::malformed: return Errc::invalid;
-    case Refusal::Rule::device_full: return Errc::out_of_memory;
-    case Refusal::Rule::send_failed: return Errc::driver;
-    case Refusal::Rule::closed: return Errc::busy;
+    case Refusal::Rule::malformed:
+      return Errc::invalid;
+    case Refusal::Rule::device_full:
+      return Errc::out_of_memory;
+    case Refusal::Rule::send_failed:
+      return Errc::driver;
+    case Refusal::Rule::closed:
+      return Errc::busy;
     case Refusal::Rule::limit:
     case Refusal::Rule::uncovered:
-    case Refusal::Rule::burst: return Errc::quota;
+    case Refusal::Rule::burst:
+      return Errc::quota;
   }
   return Errc::quota;
 }
 
 std::vector<std::string> names_of(const std::vector<JobRule>& jobs) {
   std::vector<std::string> names;
-  for (const JobRule& job : jobs) names.push_back(job.name);
+  for (const JobRule& job : jobs)
+    names.push_back(job.name);
   return names;
 }
 
 }  // namespace
 
-Shell::Shell(Loop& loop, ShellParts parts, const Device& device, const DeviceMonitor& monitor, Journal& journal,
-             KeeperLink& keeper, int listening_socket)
+Shell::Shell(Loop& loop, ShellParts parts, const Device& device, const DeviceMonitor& monitor,
+             Journal& journal, KeeperLink& keeper, int listening_socket)
     : loop_(loop),
       parts_(std::move(parts)),
       journal_(journal),
@@ -80,13 +86,16 @@ int Shell::run() {
     loop_.stop();
   });
   keeper_.watch([](const std::string& why) {
-    // F51: a new keeper is started by the recovery that comes with a later version. Until then the broker serves on.
-    log::error("lost", {{"what", "keeper"}, {"why", why}, {"remedy", "restart apportiond when its jobs are done"}});
+    // F51: a new keeper is started by the recovery that comes with a later version. Until then the broker
+    // serves on.
+    log::error("lost",
+               {{"what", "keeper"}, {"why", why}, {"remedy", "restart apportiond when its jobs are done"}});
   });
   Actions actions;
   core_.start(now(), actions);
   handling_ = true;
-  for (const Action& action : actions) carry_out(action);
+  for (const Action& action : actions)
+    carry_out(action);
   handling_ = false;
   keep_ticking();
   loop_.run();
@@ -104,7 +113,8 @@ void Shell::event(const Event& event) {
     Actions actions;
     core_.handle(next, actions);
     APPORTION_FAULT_POINT("core.after_handle");
-    for (const Action& action : actions) carry_out(action);
+    for (const Action& action : actions)
+      carry_out(action);
   }
   handling_ = false;
   keep_ticking();
@@ -136,7 +146,8 @@ void Shell::status_wanted(ConnectionId from, const wire::StatusRequest& request)
     const PoolFigures pool = core_.pool();
     const std::vector<wire::HolderRow> holders = holder_rows(snapshot, room, pool.pool - pool.loose);
     std::vector<JobCounters> counters;
-    for (std::uint32_t job = 0; job < core_.job_count(); ++job) counters.push_back(core_.counters({job}));
+    for (std::uint32_t job = 0; job < core_.job_count(); ++job)
+      counters.push_back(core_.counters({job}));
     send_status(facts, snapshot, *publisher_, counters, holders, request,
                 [connection](std::span<const std::byte> row) { connection->send(row); });
   });
@@ -167,7 +178,8 @@ void Shell::on(const actions::Welcome& action) {
   welcome.used_bytes = job.used;
   welcome.told_total_bytes = action.told_total.value;
   welcome.wait_ms = static_cast<std::uint64_t>(config.wait.count());
-  welcome.layouts = {kLedgerMajor, kLedgerMinor, kJobPageMajor, kJobPageMinor, kReportPageMajor, kReportPageMinor, 0};
+  welcome.layouts = {
+      kLedgerMajor, kLedgerMinor, kJobPageMajor, kJobPageMinor, kReportPageMajor, kReportPageMinor, 0};
   welcome.flags = (parts_.facts.simulated ? wire::Welcome::kSimulated : 0U) |
                   (action.resumed ? wire::Welcome::kReattached : 0U);
   welcome.broker_pid = static_cast<std::uint32_t>(getpid());
@@ -296,15 +308,20 @@ void Shell::on(const actions::EndSession& action) {
   server_.end(action.session, action.why, parts_.setup.epoch);
 }
 
-void Shell::on(const actions::PublishJob& action) { publisher_->publish_job(action.job, action.figures); }
-void Shell::on(const actions::PublishLedger&) { publisher_->ledger_changed(); }
+void Shell::on(const actions::PublishJob& action) {
+  publisher_->publish_job(action.job, action.figures);
+}
+void Shell::on(const actions::PublishLedger&) {
+  publisher_->ledger_changed();
+}
 
 void Shell::on(const actions::AskDeviceRoom&) {
   pool_.read_room([this](const Pool::Room& room) { room_read(room); });
 }
 
 void Shell::room_read(const Pool::Room& room) {
-  if (!room.memory.ok()) return log::error("lost", {{"what", "reading of the device"}, {"why", room.memory.error().message}});
+  if (!room.memory.ok())
+    return log::error("lost", {{"what", "reading of the device"}, {"why", room.memory.error().message}});
   std::unordered_set<pid_t> clients;
   for (const SessionRecord& session : core_.ledger().sessions) clients.insert(static_cast<pid_t>(session.pid));
   std::optional<Bytes> foreign;
@@ -329,7 +346,9 @@ void Shell::on(const actions::Ready&) {
                       {"socket", parts_.facts.socket}});
 }
 
-void Shell::on(const actions::Fatal& action) { fatal(action.error); }
+void Shell::on(const actions::Fatal& action) {
+  fatal(action.error);
+}
 
 void Shell::fatal(const Error& error) {
   log::error("fatal", {{"code", to_text(error.code)}, {"why", error.message}});

@@ -1,8 +1,8 @@
 // The shell around the core: takes events one at a time, carries out the actions they lead to.
 //
-// Owns: core, pool, publisher, server, keeper link; one strand (server_loop.hpp). Promises: actions are carried out in
-// the order the core gave them, and an action's answer comes back as an event of its own. Never: changes the book. It
-// knows sockets, driver threads and clocks, so that the core need not.
+// Owns: core, pool, publisher, server, keeper link; one strand (server_loop.hpp). Promises: actions are
+// carried out in the order the core gave them, and an action's answer comes back as an event of its own.
+// Never: changes the book. It knows sockets, driver threads and clocks, so that the core need not.
 #pragma once
 
 #include <deque>

@@ -22,8 +22,8 @@ namespace {
 // Sockets, pages, libraries, and what is in flight, beside one descriptor per chunk.
 constexpr std::uint64_t kOtherFds = 256;
 
-// The socket's file while this process is the one to remove it: a start that is refused changes nothing, and a clean
-// stop leaves nothing behind. Once a keeper restarts brokers, a crash leaves it for the next one.
+// The socket's file while this process is the one to remove it: a start that is refused changes nothing, and
+// a clean stop leaves nothing behind. Once a keeper restarts brokers, a crash leaves it for the next one.
 class SocketFile {
  public:
   SocketFile() = default;
@@ -60,11 +60,11 @@ Status check_fd_limit(const Config& config, const LoadReport& load) {
   rlimit limit{};
   getrlimit(RLIMIT_NOFILE, &limit);
   if (load.pool_chunks + kOtherFds <= limit.rlim_max) return Done{};
-  return Error{Errc::system,
-               config.where("broker.chunk") + ": a pool of " + std::to_string(load.pool_chunks) + " chunks of " +
-                   to_text(load.chunk) + " needs " + std::to_string(load.pool_chunks + kOtherFds) +
-                   " open files, and the hard limit is " + std::to_string(limit.rlim_max) +
-                   ": raise it (ulimit -Hn, LimitNOFILE=), or use larger chunks"};
+  return Error{Errc::system, config.where("broker.chunk") + ": a pool of " +
+                                 std::to_string(load.pool_chunks) + " chunks of " + to_text(load.chunk) +
+                                 " needs " + std::to_string(load.pool_chunks + kOtherFds) +
+                                 " open files, and the hard limit is " + std::to_string(limit.rlim_max) +
+                                 ": raise it (ulimit -Hn, LimitNOFILE=), or use larger chunks"};
 }
 
 std::array<std::uint64_t, 2> uuid_words(const std::string& uuid) {
@@ -105,7 +105,8 @@ Result<Journal> adopt_journal(KeeperLink::Inheritance& kept, Opened& opened) {
 }
 
 // Lock before memory, and both to the keeper, so that they outlive this process.
-Status lock_and_listen(KeeperLink& keeper, KeeperLink::Inheritance& kept, const std::string& uuid, Opened& opened) {
+Status lock_and_listen(KeeperLink& keeper, KeeperLink::Inheritance& kept, const std::string& uuid,
+                       Opened& opened) {
   Result<std::string> path = broker_socket_path(Environment::current(), uuid);
   if (!path.ok()) return path.error();
   opened.socket_path = *path;
@@ -116,7 +117,8 @@ Status lock_and_listen(KeeperLink& keeper, KeeperLink::Inheritance& kept, const 
   }
   Result<Fd> lock = lock_device(uuid);
   if (!lock.ok()) return lock.error();
-  Result<Fd> listening = listen_at(*path, 0666);  // who may join which job is decided by the kernel's word on who asks
+  Result<Fd> listening =
+      listen_at(*path, 0666);  // who may join which job is decided by the kernel's word on who asks
   if (!listening.ok()) return listening.error();
   opened.lock = *std::move(lock);
   opened.listening = *std::move(listening);
@@ -134,13 +136,15 @@ int serve(Loop& loop, KeeperLink& keeper, Config config, std::uint32_t restarts)
   Result<KeeperLink::Inheritance> kept = keeper.take();
   if (!kept.ok()) return refuse(kept.error());
   Result<Device> device = Device::open(spell(config.broker.device));
-  if (!device.ok()) return refuse({device.error().code, config.where("broker.device") + ": " + device.error().message});
+  if (!device.ok())
+    return refuse({device.error().code, config.where("broker.device") + ": " + device.error().message});
   Result<DeviceMonitor> monitor = DeviceMonitor::open(*device);
   if (!monitor.ok()) return refuse(monitor.error());
   Result<DeviceFacts> facts = facts_for_load(*device, *monitor);
   if (!facts.ok()) return refuse(facts.error());
   const LoadReport load = apportion::load(config, *facts);
-  for (const std::string& warning : load.warnings) log::warning("config", {{"warning", warning}});
+  for (const std::string& warning : load.warnings)
+    log::warning("config", {{"warning", warning}});
   if (Status good = load.status(); !good.ok()) return refuse(good.error());
   if (Status fits = check_fd_limit(config, load); !fits.ok()) return refuse(fits.error());
 
@@ -150,7 +154,8 @@ int serve(Loop& loop, KeeperLink& keeper, Config config, std::uint32_t restarts)
     return refuse(locked.error());
   JournalShape shape = JournalShape::for_pool(load.pool, load.chunk, description.granularity);
   shape.device_uuid = uuid_words(description.uuid);
-  Result<Journal> journal = kept->journal ? adopt_journal(*kept, opened) : make_journal(keeper, shape, opened);
+  Result<Journal> journal =
+      kept->journal ? adopt_journal(*kept, opened) : make_journal(keeper, shape, opened);
   if (!journal.ok()) return refuse(journal.error());
 
   ShellParts parts;

@@ -1,8 +1,8 @@
-// The broker's start: config, device, load rule, lock, socket, journal; in this order, so that every refusal comes
-// before any memory is taken and changes nothing.
+// The broker's start: config, device, load rule, lock, socket, journal; in this order, so that every refusal
+// comes before any memory is taken and changes nothing.
 //
-// Promises: what a predecessor left with the keeper is taken over (then the core starts closed, until recovery is
-// built). Never: returns while the broker serves; the result is the exit code.
+// Promises: what a predecessor left with the keeper is taken over (then the core starts closed, until
+// recovery is built). Never: returns while the broker serves; the result is the exit code.
 #pragma once
 
 #include <string>

@@ -25,14 +25,17 @@ std::uint32_t process_uid(std::uint32_t pid) {
 }
 
 template <typename M, typename Rows>
-void send_list(const Rows& rows, std::size_t capacity, std::uint64_t request, std::uint64_t epoch, const SendRow& send) {
-  wire::for_each_part<M>(rows.size(), capacity, request, epoch, [&](M& message, std::size_t first, std::size_t count) {
-    std::copy_n(rows.begin() + static_cast<std::ptrdiff_t>(first), count, message.rows.begin());
-    send(wire::bytes_of(message));
-  });
+void send_list(const Rows& rows, std::size_t capacity, std::uint64_t request, std::uint64_t epoch,
+               const SendRow& send) {
+  wire::for_each_part<M>(
+      rows.size(), capacity, request, epoch, [&](M& message, std::size_t first, std::size_t count) {
+        std::copy_n(rows.begin() + static_cast<std::ptrdiff_t>(first), count, message.rows.begin());
+        send(wire::bytes_of(message));
+      });
 }
 
-wire::BrokerRow broker_row(const StatusFacts& facts, const LedgerSnapshot& snapshot, std::uint64_t generation) {
+wire::BrokerRow broker_row(const StatusFacts& facts, const LedgerSnapshot& snapshot,
+                           std::uint64_t generation) {
   wire::BrokerRow row;
   row.totals = snapshot.totals;
   row.device_uuid = wire::Text<48>(facts.device_uuid);
@@ -56,7 +59,8 @@ wire::BrokerRow broker_row(const StatusFacts& facts, const LedgerSnapshot& snaps
 
 }  // namespace
 
-std::vector<wire::HolderRow> holder_rows(const LedgerSnapshot& snapshot, const Pool::Room& room, Bytes reserved) {
+std::vector<wire::HolderRow> holder_rows(const LedgerSnapshot& snapshot, const Pool::Room& room,
+                                         Bytes reserved) {
   std::vector<wire::HolderRow> rows;
   Bytes listed = reserved;
   Bytes others;

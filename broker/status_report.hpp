@@ -1,7 +1,7 @@
 // Answers STATUS_REQUEST: the ledger's records, and who else is on the device.
 //
-// Promises: the rows of one answer are of one moment of the book. Never: asks the driver; the reading of the device is
-// given. Pure but for /proc, where the names of foreign processes come from.
+// Promises: the rows of one answer are of one moment of the book. Never: asks the driver; the reading of the
+// device is given. Pure but for /proc, where the names of foreign processes come from.
 #pragma once
 
 #include <cstdint>
@@ -31,9 +31,9 @@ struct StatusFacts {
   std::uint64_t epoch = 1;
 };
 
-// Splits the device's processes: the broker's own is the pool (`reserved`: what of it is taken from the device, by this
-// broker or one before it); a session's is overhead (its context and libraries); every other one is foreign; what no
-// process accounts for is the rest.
+// Splits the device's processes: the broker's own is the pool (`reserved`: what of it is taken from the
+// device, by this broker or one before it); a session's is overhead (its context and libraries); every other
+// one is foreign; what no process accounts for is the rest.
 [[nodiscard]] std::vector<wire::HolderRow> holder_rows(const LedgerSnapshot& snapshot, const Pool::Room& room,
                                                        Bytes reserved);
 

@@ -147,7 +147,7 @@ void Stock::handle(const events::KeeperAcked& event, Actions& out) {
 void Stock::handle(const events::ChunkUnmade& event, Actions& /*out*/) {
   if (!step_is(event.id, Step::closing)) return;
   steps_.erase(event.id);
-  const Chunk& chunk = *book_.find(event.id);
+  const BookedChunk& chunk = *book_.find(event.id);
   if (chunk.state == ChunkState::zombie) {
     graveyard_.add(event.id, chunk.lessee, chunk.bytes, event.now);
   } else {
@@ -158,7 +158,7 @@ void Stock::handle(const events::ChunkUnmade& event, Actions& /*out*/) {
 void Stock::handle(const events::UnmakeFailed& event, Actions& out) {
   if (!step_is(event.id, Step::closing)) return;
   steps_.erase(event.id);
-  const Chunk& chunk = *book_.find(event.id);
+  const BookedChunk& chunk = *book_.find(event.id);
   // F34: charged as it was until the device shows that the bytes are back.
   if (chunk.state == ChunkState::unmaking) book_.unmake_failed(event.id);
   graveyard_.add(event.id, chunk.lessee, chunk.bytes, event.now);

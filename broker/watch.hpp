@@ -1,5 +1,5 @@
-// Knows when a client's process is gone: its pidfd says so, whatever its socket does (F05: a forked child may keep the
-// socket open; F08: a reused pid is another process, and a pidfd never names it).
+// Knows when a client's process is gone: its pidfd says so, whatever its socket does (F05: a forked child may
+// keep the socket open; F08: a reused pid is another process, and a pidfd never names it).
 #pragma once
 
 #include <functional>

@@ -1,10 +1,27 @@
 #include "cli/check.hpp"
 
+#include "cli/status_figures.hpp"
+#include "cli/status_query.hpp"
 #include "config/find.hpp"
 #include "config/load.hpp"
 #include "gpu/device_monitor.hpp"
 
 namespace apportion {
+namespace {
+
+// A broker that serves the device already holds its pool, and its clients their contexts: nobody else's
+// memory. Empty where there is none, or it does not answer: then all that is in use counts as others'.
+std::string leave_out_running_broker(const Device& device, DeviceFacts& facts) {
+  const std::string& uuid = device.facts().uuid;
+  const Result<StatusAnswer> running = ask_status(uuid);
+  if (!running.ok() || running->broker.device_uuid.view() != uuid) return {};
+  const Bytes its{reserved_of(*running) + contexts_of(*running)};
+  facts.in_use = saturating_sub(facts.in_use, its);
+  return "\nA broker (pid " + std::to_string(running->broker.pid) + ") serves this device now; the " +
+         to_text(its) + " that it and its clients hold are not counted as in use.\n";
+}
+
+}  // namespace
 
 Result<CheckAnswer> check_config(const CheckOptions& options) {
   Result<std::string> path =
@@ -24,8 +41,9 @@ Result<CheckAnswer> check_config(const CheckOptions& options) {
   if (!monitor.ok()) return monitor.error();
   Result<DeviceFacts> facts = facts_for_load(*device, *monitor);
   if (!facts.ok()) return facts.error();
+  const std::string running = leave_out_running_broker(*device, *facts);
   const LoadReport report = load(*config, *facts);
-  CheckAnswer answer{to_text(report), {}};
+  CheckAnswer answer{to_text(report) + running, {}};
   if (Status good = report.status(); !good.ok()) answer.refusal = good.error().message;
   return answer;
 }

@@ -17,7 +17,8 @@ struct CheckAnswer {
   std::string refusal;  // why a broker would not start with it; empty where it would
 };
 
-// Errors: the file cannot be read or is wrong (file, line, what to do); the device is not there. Takes no memory.
+// Errors: the file cannot be read or is wrong (file, line, what to do); the device is not there. Takes no
+// memory.
 [[nodiscard]] Result<CheckAnswer> check_config(const CheckOptions& options);
 
 }  // namespace apportion

@@ -32,7 +32,8 @@ std::vector<std::string> environment_with(const std::map<std::string, std::strin
 
 std::vector<char*> pointers(std::vector<std::string>& words) {
   std::vector<char*> out;
-  for (std::string& word : words) out.push_back(word.data());
+  for (std::string& word : words)
+    out.push_back(word.data());
   out.push_back(nullptr);
   return out;
 }
@@ -69,8 +70,8 @@ Result<ChildProcess> ChildProcess::start(const std::vector<std::string>& argv,
   std::vector<std::string> words = argv;
   std::vector<std::string> environment = environment_with(variables);
   ChildProcess child;
-  const int error =
-      posix_spawn(&child.pid_, argv[0].c_str(), &actions, nullptr, pointers(words).data(), pointers(environment).data());
+  const int error = posix_spawn(&child.pid_, argv[0].c_str(), &actions, nullptr, pointers(words).data(),
+                                pointers(environment).data());
   posix_spawn_file_actions_destroy(&actions);
   if (error != 0) {
     child.pid_ = -1;
@@ -102,7 +103,9 @@ ChildProcess& ChildProcess::operator=(ChildProcess&& other) noexcept {
   return *this;
 }
 
-ChildProcess::~ChildProcess() { end(); }
+ChildProcess::~ChildProcess() {
+  end();
+}
 
 void ChildProcess::end() {
   if (pid_ < 0) return;

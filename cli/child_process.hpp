@@ -1,7 +1,7 @@
 // A program started by `apportion`, with its standard input and output held by us.
 //
-// Owns: the process. Promises: it is gone when the object goes (SIGKILL, then waited for); a line is returned whole or an
-// error is. Never: a shell, a signal to a process it did not start.
+// Owns: the process. Promises: it is gone when the object goes (SIGKILL, then waited for); a line is returned
+// whole or an error is. Never: a shell, a signal to a process it did not start.
 #pragma once
 
 #include <sys/types.h>
@@ -18,10 +18,11 @@ namespace apportion {
 
 class ChildProcess {
  public:
-  // argv[0] is a path. `variables` are added to our environment; an empty value removes one. `quiet`: its standard error
-  // goes nowhere. Errc::not_found where there is no such program.
+  // argv[0] is a path. `variables` are added to our environment; an empty value removes one. `quiet`: its
+  // standard error goes nowhere. Errc::not_found where there is no such program.
   [[nodiscard]] static Result<ChildProcess> start(const std::vector<std::string>& argv,
-                                                  const std::map<std::string, std::string>& variables, bool quiet);
+                                                  const std::map<std::string, std::string>& variables,
+                                                  bool quiet);
 
   ChildProcess(ChildProcess&& other) noexcept;
   ChildProcess& operator=(ChildProcess&& other) noexcept;

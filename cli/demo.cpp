@@ -21,7 +21,8 @@ constexpr std::chrono::seconds kPatience{120};
 constexpr std::size_t kMostOrders = 24;  // all of four; a sample for more
 
 std::optional<std::uint64_t> bytes_or_none(const json& line, const char* key) {
-  return line.contains(key) && line[key].is_number() ? std::optional(line[key].get<std::uint64_t>()) : std::nullopt;
+  return line.contains(key) && line[key].is_number() ? std::optional(line[key].get<std::uint64_t>())
+                                                     : std::nullopt;
 }
 
 // The next line of a racer that is about `event`.
@@ -96,7 +97,8 @@ class Race {
       Result<json> end = expect(racers_[i], "end");
       if (!end.ok()) return end.error();
       if (bytes_or_none(*end, "kept_bytes") != bytes_or_none(results[i], "got_bytes"))
-        return Error{Errc::protocol, "process " + std::to_string(racers_[i].pid()) + " lost bytes while it held them"};
+        return Error{Errc::protocol,
+                     "process " + std::to_string(racers_[i].pid()) + " lost bytes while it held them"};
       Result<int> status = racers_[i].wait(Clock::now() + kPatience);
       if (!status.ok()) return status.error();
     }
@@ -122,7 +124,8 @@ std::vector<std::vector<std::size_t>> orders_of(const DemoOptions& options) {
   std::iota(order.begin(), order.end(), std::size_t{0});
   std::vector<std::vector<std::size_t>> orders;
   if (options.all_orders && options.clients <= 4) {
-    do orders.push_back(order);
+    do
+      orders.push_back(order);
     while (std::next_permutation(order.begin(), order.end()));
     return orders;
   }
@@ -134,7 +137,8 @@ std::vector<std::vector<std::size_t>> orders_of(const DemoOptions& options) {
   return orders;
 }
 
-Result<std::vector<Racer>> race_bare(DemoStage& stage, const DemoOptions& options, const std::vector<std::size_t>& order) {
+Result<std::vector<Racer>> race_bare(DemoStage& stage, const DemoOptions& options,
+                                     const std::vector<std::size_t>& order) {
   std::vector<Start> starts(options.clients, {{"--device", options.device}, stage.variables()});
   Result<Race> race = Race::start(starts);
   if (!race.ok()) return race.error();
@@ -142,13 +146,15 @@ Result<std::vector<Racer>> race_bare(DemoStage& stage, const DemoOptions& option
   Result<std::vector<json>> results = race->results();
   if (!results.ok()) return results.error();
   std::vector<Racer> racers;
-  for (const json& result : *results) racers.push_back(racer_of(result));
+  for (const json& result : *results)
+    racers.push_back(racer_of(result));
   if (Status finished = race->finish(*results); !finished.ok()) return finished.error();
   return racers;
 }
 
 // One race through the broker; adds to overlap what two programs had mapped at once.
-Result<std::vector<Racer>> race_leased(DemoStage& stage, const DemoOptions& options, const std::vector<std::size_t>& order,
+Result<std::vector<Racer>> race_leased(DemoStage& stage, const DemoOptions& options,
+                                       const std::vector<std::size_t>& order,
                                        std::optional<std::uint64_t>& overlap) {
   std::vector<Start> starts;
   for (unsigned i = 0; i < options.clients; ++i) {

@@ -1,5 +1,5 @@
-// `apportion demo`: the race of programs that take memory the way JAX does; first on the bare device, then through a
-// broker. Everything it starts it ends, and its files are gone afterwards.
+// `apportion demo`: the race of programs that take memory the way JAX does; first on the bare device, then
+// through a broker. Everything it starts it ends, and its files are gone afterwards.
 #pragma once
 
 #include <cstdint>
@@ -17,17 +17,17 @@ struct DemoOptions {
   bool all_orders = false;
   bool json = false;
   std::uint64_t seed = 1;
-  std::string break_name;  // hidden: makes a promised zero another number, for the test of the demo itself
+  std::string break_name{};  // hidden: makes a promised zero another number, for the test of the demo itself
 };
 
 // One program of the race. Sizes in bytes; none where it did not get that far.
 struct Racer {
   int pid = 0;
-  std::optional<std::uint64_t> told;
-  std::optional<std::uint64_t> wanted;
+  std::optional<std::uint64_t> told{};
+  std::optional<std::uint64_t> wanted{};
   std::uint64_t got = 0;
   bool ok = false;
-  std::string job;  // the broker's half only
+  std::string job{};  // the broker's half only
   std::uint64_t guarantee = 0;
   std::uint64_t limit = 0;
 };
@@ -38,8 +38,9 @@ struct DemoResult {
   std::uint64_t device_bytes = 0;
   std::uint64_t pool_bytes = 0;
   unsigned orders = 0;
-  unsigned distinct_results = 0;               // of the broker's half: 1 where every order gave the same
-  std::optional<std::uint64_t> overlap_bytes;  // bytes that two programs had mapped at once; none on a real device
+  unsigned distinct_results = 0;  // of the broker's half: 1 where every order gave the same
+  std::optional<std::uint64_t>
+      overlap_bytes;  // bytes that two programs had mapped at once; none on a real device
   bool simulated = false;
 };
 

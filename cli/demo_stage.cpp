@@ -56,7 +56,8 @@ Result<DemoStage> DemoStage::set_up(const DemoOptions& options) {
   std::string name = stage.simulated_ ? "/dev/shm/apportion-demo-XXXXXX" : "/tmp/apportion-demo-XXXXXX";
   if (mkdtemp(name.data()) == nullptr) return system_error("cannot make a folder " + name, errno);
   stage.folder_ = name;
-  if (Status written = write_file(name + "/apportion.toml", to_toml(stage.config_)); !written.ok()) return written.error();
+  if (Status written = write_file(name + "/apportion.toml", to_toml(stage.config_)); !written.ok())
+    return written.error();
   stage.variables_ = {{"APPORTION_SOCKET", name + "/broker.sock"}, {"APPORTION_LOG", "error"}};
   if (Status device = stage.fresh_device(); !device.ok()) return device.error();
   return stage;

@@ -1,7 +1,7 @@
 // What a race needs around it: a simulated device of its own in a folder of its own, and a broker on it.
 //
-// Owns: the folder and the broker. Promises: both are gone when the object goes. Never: touches a device folder or a
-// broker that was there before.
+// Owns: the folder and the broker. Promises: both are gone when the object goes. Never: touches a device
+// folder or a broker that was there before.
 #pragma once
 
 #include <map>

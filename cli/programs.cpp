@@ -11,10 +11,12 @@ namespace {
 // In the build folder (this program is cli/apportion), then installed (this program is bin/apportion).
 std::vector<std::string> places(Program program) {
   switch (program) {
-    case Program::broker: return {"../broker/apportiond", "apportiond"};
+    case Program::broker:
+      return {"../broker/apportiond", "apportiond"};
     case Program::race_worker:
       return {"../tests/replay/replay_race_worker", "../lib/apportion/replay_race_worker"};
-    case Program::simulator_control: return {"../cudasim/cudasim-ctl", "../lib/apportion/cudasim/cudasim-ctl"};
+    case Program::simulator_control:
+      return {"../cudasim/cudasim-ctl", "../lib/apportion/cudasim/cudasim-ctl"};
   }
   return {};
 }

@@ -1,9 +1,8 @@
 #include "cli/status_json.hpp"
 
-#include <algorithm>
 #include <nlohmann/json.hpp>
 
-#include "cli/status_text.hpp"
+#include "cli/status_figures.hpp"
 
 namespace apportion {
 namespace {
@@ -24,7 +23,7 @@ Json job_json(const wire::JobRow& row) {
           {"unspent_bytes", job.unspent},
           {"in_transit_bytes", job.in_transit},
           {"told_total_bytes", job.told_total},
-          {"told_free_bytes", job.told_total - std::min(job.told_total, job.charged)},
+          {"told_free_bytes", told_free_of(job)},
           {"peak_charged_bytes", row.peak_charged},
           {"sessions", job.sessions},
           {"grants", row.grants},
@@ -87,9 +86,14 @@ Json broker_json(const wire::BrokerRow& broker) {
 }  // namespace
 
 std::string status_json(const StatusAnswer& answer) {
-  Json out = {{"broker", broker_json(answer.broker)}, {"jobs", Json::array()}, {"sessions", Json::array()}, {"others", Json::array()}};
-  for (const wire::JobRow& row : answer.jobs) out["jobs"].push_back(job_json(row));
-  for (const wire::SessionRow& row : answer.sessions) out["sessions"].push_back(session_json(answer, row));
+  Json out = {{"broker", broker_json(answer.broker)},
+              {"jobs", Json::array()},
+              {"sessions", Json::array()},
+              {"others", Json::array()}};
+  for (const wire::JobRow& row : answer.jobs)
+    out["jobs"].push_back(job_json(row));
+  for (const wire::SessionRow& row : answer.sessions)
+    out["sessions"].push_back(session_json(answer, row));
   for (const wire::HolderRow& holder : answer.holders)
     out["others"].push_back({{"kind", holder_word(holder.kind)},
                              {"pid", holder.pid},

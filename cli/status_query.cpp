@@ -20,12 +20,14 @@ Result<StatusAnswer> ask_on(const Connection& connection) {
   const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(10);
   const auto request = wire::make<wire::StatusRequest>(1, 0);
   const int socket = connection.socket.get();
-  if (Status sent = channel::send(socket, wire::bytes_of(request), {}, deadline); !sent.ok()) return sent.error();
+  if (Status sent = channel::send(socket, wire::bytes_of(request), {}, deadline); !sent.ok())
+    return sent.error();
   StatusAnswer answer;
   channel::Datagram datagram;
   while (true) {
     if (Status got = channel::receive(socket, datagram, deadline); !got.ok())
-      return Error{got.error().code, "the broker at " + connection.path + " did not answer: " + got.error().message};
+      return Error{got.error().code,
+                   "the broker at " + connection.path + " did not answer: " + got.error().message};
     Result<wire::Message> message = wire::decode(datagram.bytes(), wire::Sender::broker);
     if (!message.ok()) return Error{Errc::protocol, connection.path + ": " + message.error().message};
     if (const auto* refused = std::get_if<wire::Refused>(&*message))
@@ -34,7 +36,8 @@ Result<StatusAnswer> ask_on(const Connection& connection) {
       answer.broker = last->row;
       return answer;
     }
-    if (!append<wire::StatusJobs>(*message, answer.jobs) && !append<wire::StatusSessions>(*message, answer.sessions) &&
+    if (!append<wire::StatusJobs>(*message, answer.jobs) &&
+        !append<wire::StatusSessions>(*message, answer.sessions) &&
         !append<wire::StatusHolders>(*message, answer.holders))
       return Error{Errc::protocol, connection.path + ": the broker answered something else than its status"};
   }

@@ -1,6 +1,6 @@
 // cudasim-ctl: looks at a device folder and changes it while programs run.
+#include <charconv>
 #include <cstdio>
-#include <cstdlib>
 #include <cstring>
 
 #include "cudasim/control.hpp"
@@ -23,6 +23,14 @@ int usage() {
   return 2;
 }
 
+// A whole number and nothing else.
+template <typename Number>
+bool read_number(const char* text, Number& number) {
+  const char* end = text + std::strlen(text);
+  auto [stop, error] = std::from_chars(text, end, number);
+  return error == std::errc() && stop == end && stop != text;
+}
+
 int print_log(const cudasim::Control& control) {
   for (const auto& record : control.records(0))
     std::printf("%llu pid=%d tid=%d %s(%#llx, %#llx) = %d %s\n",
@@ -34,19 +42,21 @@ int print_log(const cudasim::Control& control) {
 
 int set_fault(cudasim::Control& control, int count, char** arguments) {
   cudasim::Fault fault;
-  fault.code = std::atoi(arguments[3]);
-  if (count > 4) fault.first = std::strtoull(arguments[4], nullptr, 10);
-  fault.count = count > 5 ? std::strtoull(arguments[5], nullptr, 10) : cudasim::Fault::kForEver;
-  if (fault.code <= 0 || fault.first == 0 || fault.count == 0) return usage();
+  fault.count = cudasim::Fault::kForEver;
+  if (!read_number(arguments[3], fault.code) || fault.code <= 0) return usage();
+  if (count > 4 && (!read_number(arguments[4], fault.first) || fault.first == 0)) return usage();
+  if (count > 5 && (!read_number(arguments[5], fault.count) || fault.count == 0)) return usage();
   control.set_fault(arguments[2], fault);
   return 0;
 }
 
 int run(cudasim::Control& control, int count, char** arguments) {
   const std::string verb = arguments[1];
-  const auto device = count > 2 ? static_cast<cudasim::u32>(std::atoi(arguments[2])) : 0;
-  if (device >= control.folder().page().device_count && (verb == "lost" || verb == "stranger")) {
-    std::fprintf(stderr, "cudasim-ctl: there is no device %s\n", arguments[2]);
+  cudasim::u32 device = 0;
+  const bool of_device = (verb == "lost" || verb == "stranger") && count == 4;
+  if (of_device && (!read_number(arguments[2], device) || device >= control.folder().page().device_count)) {
+    std::fprintf(stderr, "cudasim-ctl: there is no device %s; this folder has %u, from 0\n", arguments[2],
+                 control.folder().page().device_count);
     return 1;
   }
   if (verb == "census" && count == 2) return std::puts(to_json(control.census()).c_str()) < 0;
@@ -55,8 +65,9 @@ int run(cudasim::Control& control, int count, char** arguments) {
   if (verb == "calls" && count == 3)
     return std::printf("%llu\n", static_cast<unsigned long long>(control.calls(arguments[2]))) < 0;
   if (verb == "clear" && count == 2) return control.clear_faults(), 0;
-  if (verb == "lost" && count == 4) return control.set_lost(device, !std::strcmp(arguments[3], "1")), 0;
-  if (verb == "stranger" && count == 4) {
+  const bool zero_or_one = of_device && (!std::strcmp(arguments[3], "0") || !std::strcmp(arguments[3], "1"));
+  if (verb == "lost" && zero_or_one) return control.set_lost(device, *arguments[3] == '1'), 0;
+  if (verb == "stranger" && of_device) {
     auto bytes = cudasim::parse_size(arguments[3]);
     if (bytes) return control.set_stranger_bytes(device, *bytes), 0;
   }

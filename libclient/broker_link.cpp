@@ -14,10 +14,6 @@ namespace apportion {
 
 namespace {
 
-using namespace std::chrono_literals;
-// Beyond what the broker itself may take by its config.
-constexpr auto kAnswerTime = 5s;
-
 wire::LayoutVersions our_layouts() {
   wire::LayoutVersions layouts;
   layouts.ledger_major = kLedgerMajor;
@@ -52,7 +48,7 @@ Result<std::unique_ptr<BrokerLink>> BrokerLink::open(Fd socket, std::string path
   if (options.job.size() > decltype(wire::Hello::job)::kMaxLength) {
     return Error{Errc::invalid, "the job name \"" + options.job + "\" is longer than 63 bytes"};
   }
-  std::unique_ptr<BrokerLink> link(new BrokerLink(std::move(socket), std::move(path)));
+  std::unique_ptr<BrokerLink> link(new BrokerLink(std::move(socket), std::move(path), options.answer_time));
   if (Status greeted = link->hello(options); !greeted) return greeted.error();
   return link;
 }
@@ -66,7 +62,7 @@ Status BrokerLink::hello(const Options& options) {
   message.flags = options.reclaimable ? wire::Hello::kReclaimable : 0;
   if (Status sent = send(message); !sent) return sent;
   channel::Datagram datagram;
-  Result<wire::Message> answer = answer_to(message.header.request_id, datagram, Clock::now() + kAnswerTime);
+  Result<wire::Message> answer = answer_to(message.header.request_id, datagram, Clock::now() + answer_time_);
   if (!answer) return answer.error();
   const auto* welcome = as<wire::Welcome>(*answer);
   if (welcome == nullptr) {
@@ -92,7 +88,7 @@ Result<BrokerLink::Granted> BrokerLink::request(Bytes min, Bytes want, std::uint
   message.flags = flags;
   if (Status sent = send(message); !sent) return sent.error();
   return receive_grant(message.header.request_id, take,
-                       Clock::now() + kAnswerTime + std::chrono::milliseconds(welcome_.wait_ms));
+                       Clock::now() + answer_time_ + std::chrono::milliseconds(welcome_.wait_ms));
 }
 
 Result<BrokerLink::Granted> BrokerLink::receive_grant(std::uint64_t request_id, const TakePart& take,
@@ -151,7 +147,7 @@ Status BrokerLink::release(std::span<const std::uint64_t> ids) {
   if (!sent) return sent;
   APPORTION_FAULT_POINT("client.after_release");
   channel::Datagram datagram;
-  const Result<wire::Message> answer = answer_to(request_id, datagram, Clock::now() + kAnswerTime);
+  const Result<wire::Message> answer = answer_to(request_id, datagram, Clock::now() + answer_time_);
   if (!answer) return answer.error();
   return Done{};
 }
@@ -163,7 +159,7 @@ Status BrokerLink::detach() {
   Status sent = send(message);
   channel::Datagram datagram;
   if (sent)
-    static_cast<void>(answer_to(message.header.request_id, datagram, Clock::now() + kAnswerTime).ok());
+    static_cast<void>(answer_to(message.header.request_id, datagram, Clock::now() + answer_time_).ok());
   lose({Errc::not_attached, "detached"});
   return sent;
 }
@@ -188,7 +184,11 @@ Result<wire::Message> BrokerLink::answer_to(std::uint64_t request_id, channel::D
     if (!message) return lose({Errc::protocol, "the broker at " + path_ + ": " + message.error().message});
     const wire::Header& header = wire::header_of(*message);
     if (const auto* refused = as<wire::Refused>(*message)) {
-      return lose(refusal(refused->code, refused->text.view()));  // and it closes
+      Error error = refusal(refused->code, refused->text.view());
+      // Of this message: the caller's matter, and a broker that closes is noticed by the next call. Of
+      // anything else, we have sent what the broker cannot bear.
+      if (header.request_id == request_id) return error;
+      return lose(std::move(error));
     }
     const bool old = header.epoch < welcome_.header.epoch;  // F54
     if (header.request_id == request_id && !old) {
@@ -230,7 +230,7 @@ void BrokerLink::refuse_grant(const wire::Grant& grant, Errc reason) {
 template <typename M>
 Status BrokerLink::send(const M& message) {
   if (lost_) return *lost_;
-  Status sent = channel::send(socket_.get(), wire::bytes_of(message), {}, Clock::now() + kAnswerTime);
+  Status sent = channel::send(socket_.get(), wire::bytes_of(message), {}, Clock::now() + answer_time_);
   if (sent || sent.error().code == Errc::timed_out) return sent;
   if (sent.error().code == Errc::disconnected) {
     return lose({Errc::disconnected,

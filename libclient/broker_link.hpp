@@ -30,6 +30,8 @@ class BrokerLink {
     std::string label;   // for people; cut at 63 bytes
     std::string socket;  // a path, or a folder that holds broker.sock; empty: the default places
     bool reclaimable = false;
+    // For an answer, beyond the time that the broker itself may take by its config.
+    std::chrono::milliseconds answer_time{5000};
   };
 
   // Connects and says HELLO. Errors: not_found or denied with every path tried and the command that starts a
@@ -72,7 +74,8 @@ class BrokerLink {
   void abandon_in_child() noexcept;
 
  private:
-  BrokerLink(Fd socket, std::string path) : socket_(std::move(socket)), path_(std::move(path)) {}
+  BrokerLink(Fd socket, std::string path, std::chrono::milliseconds answer_time)
+      : socket_(std::move(socket)), path_(std::move(path)), answer_time_(answer_time) {}
 
   using Clock = std::chrono::steady_clock;
   [[nodiscard]] Status hello(const Options& options);
@@ -92,6 +95,7 @@ class BrokerLink {
   std::mutex mutex_;
   Fd socket_;
   const std::string path_;
+  const std::chrono::milliseconds answer_time_;
   wire::Welcome welcome_;
   std::vector<Fd> pages_;
   std::uint64_t next_request_ = 1;

@@ -148,7 +148,7 @@ APPORTION_API apportion_status apportion_attach(const apportion_attach_options* 
     if (!attached) return fail(attached.error());
     const Result<Registry::Handle> handle = registry.add(*std::move(attached));
     if (!handle) return fail(handle.error());
-    *client = reinterpret_cast<apportion_client*>(*handle);
+    *client = reinterpret_cast<apportion_client*>(*handle);  // NOLINT(performance-no-int-to-ptr): opaque
     return APPORTION_OK;
   } catch (const std::bad_alloc&) {
     return fail(APPORTION_OUT_OF_MEMORY, "the host is out of memory");
@@ -181,7 +181,7 @@ APPORTION_API apportion_status apportion_allocate(apportion_client* client, size
       if (!made) return fail(made.error());
       block = *made;
     }
-    *pointer = reinterpret_cast<void*>(block);
+    *pointer = reinterpret_cast<void*>(block);  // NOLINT(performance-no-int-to-ptr): a device address
     return APPORTION_OK;
   });
 }

@@ -4,19 +4,16 @@
 
 namespace apportion {
 
-Result<std::unique_ptr<Client>> Client::attach(const BrokerLink::Options& options) {
+Result<std::unique_ptr<Client>> Client::attach(const BrokerLink::Options& options,
+                                               std::uint32_t growth_chunks) {
   Result<std::unique_ptr<BrokerLink>> broker = BrokerLink::open(options);
   if (!broker) return broker.error();
-  return attach(*std::move(broker), options.reclaimable);
-}
-
-Result<std::unique_ptr<Client>> Client::attach(std::unique_ptr<BrokerLink> broker, bool reclaimable) {
   std::unique_ptr<Client> client(new Client);
-  client->broker_ = std::move(broker);
-  client->reclaimable_ = reclaimable;
-  for (const auto step : {&Client::open_pages, &Client::open_device, &Client::open_arena}) {
-    if (Status done = (client.get()->*step)(); !done) return done.error();
-  }
+  client->broker_ = *std::move(broker);
+  client->reclaimable_ = options.reclaimable;
+  if (Status opened = client->open_pages(); !opened) return opened.error();
+  if (Status opened = client->open_device(); !opened) return opened.error();
+  if (Status opened = client->open_arena(growth_chunks); !opened) return opened.error();
   client->report();
   return client;
 }
@@ -58,7 +55,7 @@ Status Client::open_device() {
   return Done{};
 }
 
-Status Client::open_arena() {
+Status Client::open_arena(std::uint32_t growth_chunks) {
   const Bytes chunk{broker_->welcome().chunk_bytes};
   const Bytes granularity = device_->facts().granularity;
   if (chunk.value <= ArenaRanges::kSmallBlock || round_down(chunk, granularity) != chunk) {
@@ -66,6 +63,7 @@ Status Client::open_arena() {
                                      " do not fit the device's granularity of " + to_text(granularity)};
   }
   ArenaRanges ranges = ArenaRanges::for_device(device_->facts().total, chunk, granularity);
+  if (growth_chunks != 0) ranges.growth_chunks = growth_chunks;
   for (auto [range, bytes, base] : {std::tuple{&small_, ranges.small_bytes(), &ranges.small},
                                     std::tuple{&large_, ranges.large_bytes(), &ranges.large}}) {
     Result<AddressRange> reserved = AddressRange::reserve(*device_, bytes);

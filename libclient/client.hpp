@@ -47,9 +47,9 @@ class Client {
   };
 
   // Errors: BrokerLink's; not_found where this process cannot see the broker's device; driver.
-  [[nodiscard]] static Result<std::unique_ptr<Client>> attach(const BrokerLink::Options& options);
-  [[nodiscard]] static Result<std::unique_ptr<Client>> attach(std::unique_ptr<BrokerLink> broker,
-                                                              bool reclaimable);
+  // growth_chunks: how many chunks growth asks for at least; 0: as many as make 32 MiB.
+  [[nodiscard]] static Result<std::unique_ptr<Client>> attach(const BrokerLink::Options& options,
+                                                              std::uint32_t growth_chunks = 0);
   ~Client();
 
   // As Arena's. exact: one driver handle for the block.
@@ -77,7 +77,7 @@ class Client {
   Client() = default;
   [[nodiscard]] Status open_device();
   [[nodiscard]] Status open_pages();
-  [[nodiscard]] Status open_arena();
+  [[nodiscard]] Status open_arena(std::uint32_t growth_chunks);
   void tick() noexcept {
     // Not an increment: a lost tick costs nothing, a locked one would cost every call.
     const std::uint32_t ticks = ticks_.load(std::memory_order_relaxed) + 1;

@@ -1,5 +1,5 @@
-// What the load rule needs to know of a device: a plain value, made by gpu/, judged by config/, which know nothing of each
-// other.
+// What the load rule needs to know of a device: a plain value, made by gpu/, judged by config/, which know
+// nothing of each other.
 #pragma once
 
 #include "shm/bytes.hpp"

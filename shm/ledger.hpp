@@ -47,7 +47,8 @@ class LedgerWriter {
   [[nodiscard]] std::uint64_t generation() const { return slots_.generation(); }
 
  private:
-  LedgerWriter(Fd fd, PageMapping mapping, SlotWriter slots, std::uint32_t max_jobs, std::uint32_t max_sessions);
+  LedgerWriter(Fd fd, PageMapping mapping, SlotWriter slots, std::uint32_t max_jobs,
+               std::uint32_t max_sessions);
   Fd fd_;
   PageMapping mapping_;
   SlotWriter slots_;

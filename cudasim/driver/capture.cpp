@@ -131,21 +131,31 @@ CUstreamCaptureStatus Captures::status(const Stream& stream, u64* id, std::share
   return CU_STREAM_CAPTURE_STATUS_ACTIVE;
 }
 
+// Whether what the legacy stream is asked would make it wait for a stream of this capture, or be waited for.
+bool Captures::orders_itself(const Stream& legacy, const Capture& capture) const {
+  const auto blocks = [&](const Stream& other) {
+    return other.context == legacy.context && other.blocking();
+  };
+  return blocks(*capture.origin) ||
+         std::ranges::any_of(capture.joined, [&](const auto& stream) { return blocks(*stream); });
+}
+
 // Work on the legacy stream would wait for captured streams that it orders itself against.
 bool Captures::legacy_conflict(const Stream& stream) {
   bool conflict = false;
   if (!stream.legacy) return false;
   for (const auto& capture : open_) {
-    const auto orders = [&](const Stream& other) {
-      return other.context == stream.context && other.blocking();
-    };
-    if (!orders(*capture->origin) &&
-        std::ranges::none_of(capture->joined, [&](const auto& s) { return orders(*s); }))
-      continue;
+    if (!orders_itself(stream, *capture)) continue;
     spoil(*capture);
     conflict = true;
   }
   return conflict;
+}
+
+bool Captures::implicit(const Stream& stream) {
+  const std::lock_guard lock(mutex_);
+  return stream.legacy &&
+         std::ranges::any_of(open_, [&](const auto& capture) { return orders_itself(stream, *capture); });
 }
 
 CUresult Captures::take(const std::shared_ptr<Stream>& stream, Work& work, bool& taken) {

@@ -35,6 +35,10 @@ class Captures {
   CUstreamCaptureStatus status(const Stream& stream, u64* id = nullptr,
                                std::shared_ptr<Graph>* graph = nullptr);
 
+  /// cuStreamIsCapturing of the legacy stream cannot be answered while a blocking stream of its context is
+  /// captured, and spoils nothing (cuda.h).
+  bool implicit(const Stream& stream);
+
   /// What becomes of work that a program gives to `stream`: recorded (`taken`), refused, or the caller's to
   /// enqueue.
   CUresult take(const std::shared_ptr<Stream>& stream, Work& work, bool& taken);
@@ -59,6 +63,7 @@ class Captures {
   void spoil(Capture& capture);
   void finish(const std::shared_ptr<Capture>& capture);
   bool legacy_conflict(const Stream& stream);
+  [[nodiscard]] bool orders_itself(const Stream& legacy, const Capture& capture) const;
 
   std::mutex mutex_;
   u64 next_id_ = 1;

@@ -10,13 +10,9 @@ namespace {
 
 constexpr int kDriverVersion = 13000;
 
-bool known(CUdevice device) {
-  return device >= 0 && static_cast<u32>(device) < control().device_count;
-}
-
 CUresult pci_bus_id(char* out, int length, CUdevice device) {
   if (!out || length < 13) return CUDA_ERROR_INVALID_VALUE;
-  if (!known(device)) return CUDA_ERROR_INVALID_DEVICE;
+  if (!known_device(device)) return CUDA_ERROR_INVALID_DEVICE;
   std::snprintf(out, static_cast<size_t>(length), "0000:%02X:00.0", device_record(device).pci_bus);
   return CUDA_SUCCESS;
 }
@@ -37,14 +33,14 @@ CUresult by_pci_bus_id(CUdevice* out, const char* text) {
 
 CUresult uuid_of(CUuuid* out, CUdevice device) {
   if (!out) return CUDA_ERROR_INVALID_VALUE;
-  if (!known(device)) return CUDA_ERROR_INVALID_DEVICE;
+  if (!known_device(device)) return CUDA_ERROR_INVALID_DEVICE;
   std::memcpy(out->bytes, device_record(device).uuid, sizeof out->bytes);
   return CUDA_SUCCESS;
 }
 
 CUresult peer(int* out, CUdevice device, CUdevice other) {
   if (!out) return CUDA_ERROR_INVALID_VALUE;
-  if (!known(device) || !known(other)) return CUDA_ERROR_INVALID_DEVICE;
+  if (!known_device(device) || !known_device(other)) return CUDA_ERROR_INVALID_DEVICE;
   *out = 0;
   return CUDA_SUCCESS;
 }
@@ -84,14 +80,14 @@ CUresult CUDAAPI cuDeviceGetCount(int* out) {
 CUresult CUDAAPI cuDeviceGet(CUdevice* out, int ordinal) {
   CUDASIM_CALL(cuDeviceGet, Needs::kInit, ordinal);
   if (!out) return call.done(CUDA_ERROR_INVALID_VALUE);
-  if (!known(ordinal)) return call.done(CUDA_ERROR_INVALID_DEVICE);
+  if (!known_device(ordinal)) return call.done(CUDA_ERROR_INVALID_DEVICE);
   *out = ordinal;
   return call.done(CUDA_SUCCESS);
 }
 CUresult CUDAAPI cuDeviceGetName(char* out, int length, CUdevice device) {
   CUDASIM_CALL(cuDeviceGetName, Needs::kInit, device);
   if (!out || length <= 0) return call.done(CUDA_ERROR_INVALID_VALUE);
-  if (!known(device)) return call.done(CUDA_ERROR_INVALID_DEVICE);
+  if (!known_device(device)) return call.done(CUDA_ERROR_INVALID_DEVICE);
   std::snprintf(out, static_cast<size_t>(length), "%s", device_record(device).name);
   return call.done(CUDA_SUCCESS);
 }
@@ -106,20 +102,20 @@ CUresult CUDAAPI cuDeviceGetUuid_v2(CUuuid* out, CUdevice device) {
 CUresult CUDAAPI cuDeviceTotalMem_v2(size_t* out, CUdevice device) {
   CUDASIM_CALL(cuDeviceTotalMem_v2, Needs::kInit, device);
   if (!out) return call.done(CUDA_ERROR_INVALID_VALUE);
-  if (!known(device)) return call.done(CUDA_ERROR_INVALID_DEVICE);
+  if (!known_device(device)) return call.done(CUDA_ERROR_INVALID_DEVICE);
   *out = device_record(device).total_bytes;
   return call.done(CUDA_SUCCESS);
 }
 CUresult CUDAAPI cuDeviceGetAttribute(int* out, CUdevice_attribute attribute, CUdevice device) {
   CUDASIM_CALL(cuDeviceGetAttribute, Needs::kInit, attribute, device);
   if (!out) return call.done(CUDA_ERROR_INVALID_VALUE);
-  if (!known(device)) return call.done(CUDA_ERROR_INVALID_DEVICE);
+  if (!known_device(device)) return call.done(CUDA_ERROR_INVALID_DEVICE);
   return call.done(device_attribute(device, attribute, *out) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE);
 }
 CUresult CUDAAPI cuDeviceComputeCapability(int* major, int* minor, CUdevice device) {
   CUDASIM_CALL(cuDeviceComputeCapability, Needs::kInit, device);
   if (!major || !minor) return call.done(CUDA_ERROR_INVALID_VALUE);
-  if (!known(device)) return call.done(CUDA_ERROR_INVALID_DEVICE);
+  if (!known_device(device)) return call.done(CUDA_ERROR_INVALID_DEVICE);
   device_attribute(device, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR, *major);
   device_attribute(device, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR, *minor);
   return call.done(CUDA_SUCCESS);

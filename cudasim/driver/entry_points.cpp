@@ -53,8 +53,8 @@ CUresult CUDAAPI cuGetProcAddress(const char* symbol, void** pfn, int version, c
   return call.done(result == CUDA_SUCCESS && *pfn == nullptr ? CUDA_ERROR_NOT_FOUND : result);
 }
 
-// The vendor's undocumented tables are not here, whichever is asked for: the simulator is no genuine driver, and the
-// question whether it is one is not answered, worked around or imitated.
+// The vendor's undocumented tables are not here, whichever is asked for: the simulator is no genuine driver,
+// and the question whether it is one is not answered, worked around or imitated.
 CUresult CUDAAPI cuGetExportTable(const void** table, const CUuuid* id) {
   CUDASIM_CALL(cuGetExportTable, Needs::kNothing);
   if (table == nullptr || id == nullptr) return call.done(CUDA_ERROR_INVALID_VALUE);

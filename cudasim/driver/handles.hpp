@@ -13,6 +13,10 @@ std::shared_ptr<Handle> find_handle(AddressSpace& space, CUmemGenericAllocationH
 /// `id` was given out once by this process.
 bool was_handle(CUmemGenericAllocationHandle id);
 u64 next_buffer_id();
+inline bool is_host(const CUmemLocation& location) {
+  return location.type == CU_MEM_LOCATION_TYPE_HOST || location.type == CU_MEM_LOCATION_TYPE_HOST_NUMA;
+}
+
 CUresult code_of(StoreError error);
 
 }  // namespace cudasim

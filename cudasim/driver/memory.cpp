@@ -1,6 +1,7 @@
 // cuMemAlloc and its family: linear and managed memory, its sizes and places (rules 28 to 30, 35, 42).
 #include <bit>
 
+#include "cudasim/driver/access.hpp"
 #include "cudasim/driver/call.hpp"
 #include "cudasim/driver/hooks.hpp"
 #include "cudasim/driver/linear.hpp"
@@ -8,10 +9,17 @@
 namespace cudasim {
 namespace {
 
+// Before the call is checked: the folder may be missing.
+bool broken(u32 rule) {
+  return Process::get().folder() && break_rule(rule);
+}
+
 CUresult allocate(CUdeviceptr* out, u64 bytes, RangeKind kind) {
   if (!out) return CUDA_ERROR_INVALID_VALUE;
   if (bytes == 0 && !break_rule(29)) return CUDA_ERROR_INVALID_VALUE;
-  return linear_allocate(*current_context(), bytes ? bytes : 1, kind, out);
+  const CUresult code = linear_allocate(*current_context(), bytes ? bytes : 1, kind, out);
+  if (code == CUDA_SUCCESS && break_rule(29)) return fill_device(current_context(), *out, 0, 1, bytes);
+  return code;
 }
 
 CUresult allocate_pitch(CUdeviceptr* out, size_t* pitch, u64 width, u64 height, unsigned element) {
@@ -89,7 +97,8 @@ using namespace cudasim;
 extern "C" {
 
 CUresult CUDAAPI cuMemAlloc_v2(CUdeviceptr* out, size_t bytes) {
-  CUDASIM_CALL(cuMemAlloc_v2, Needs::kContext, bytes);
+  CUDASIM_CALL(cuMemAlloc_v2, broken(29) ? Needs::kDriver : Needs::kContext, bytes);
+  if (!current_context()) return call.done(CUDA_SUCCESS);
   return call.done(allocate(out, bytes, RangeKind::kLinear));
 }
 CUresult CUDAAPI cuMemAllocPitch_v2(CUdeviceptr* out, size_t* pitch, size_t width, size_t height,
@@ -107,10 +116,7 @@ CUresult CUDAAPI cuMemFree_v2(CUdeviceptr address) {
   return call.done(release(address));
 }
 CUresult CUDAAPI cuMemGetInfo_v2(size_t* free_bytes, size_t* total_bytes) {
-  static constinit Function function{"cuMemGetInfo_v2"};
-  const bool broken = Process::get().folder() && break_rule(28);
-  Call call(function, broken ? Needs::kDriver : Needs::kContext);
-  if (call.refused()) return call.code();
+  CUDASIM_CALL(cuMemGetInfo_v2, broken(28) ? Needs::kDriver : Needs::kContext);
   return call.done(get_info(free_bytes, total_bytes));
 }
 CUresult CUDAAPI cuMemGetAddressRange_v2(CUdeviceptr* base, size_t* bytes, CUdeviceptr address) {

@@ -1,7 +1,7 @@
 #include "cudasim/driver/names.hpp"
 
 #include <algorithm>
-#include <array>
+#include <iterator>
 
 // Only addresses are needed here, and cuda.h has a type for each: so this file does not include it.
 #define CUDASIM_NAME(symbol, base, version, stream) extern "C" void symbol();
@@ -15,7 +15,7 @@ constexpr DefaultStream k_legacy = DefaultStream::legacy;
 constexpr DefaultStream k_ptds = DefaultStream::per_thread;
 constexpr DefaultStream k_ptsz = DefaultStream::per_thread;
 
-const std::array kNames = {
+const Name kNames[] = {
 #define CUDASIM_NAME(symbol, base, version, stream) \
   Name{#symbol, #base, version, k_##stream, reinterpret_cast<void*>(&symbol)},
 #include "cudasim/driver/names.inc"
@@ -27,7 +27,7 @@ const Name* newest(std::string_view base, int version, DefaultStream stream, boo
   const Name* best = nullptr;
   auto row = std::ranges::lower_bound(kNames, base, {},
                                       [](const Name& name) { return std::string_view(name.symbol); });
-  for (; row != kNames.end() && std::string_view(row->symbol).starts_with(base); ++row) {
+  for (; row != std::end(kNames) && std::string_view(row->symbol).starts_with(base); ++row) {
     if (row->base != base) continue;
     known = true;
     if (row->stream != stream || row->first_version > version) continue;
@@ -45,7 +45,7 @@ std::span<const Name> names() {
 const Name* find_symbol(std::string_view symbol) {
   auto row = std::ranges::lower_bound(kNames, symbol, {},
                                       [](const Name& name) { return std::string_view(name.symbol); });
-  return row != kNames.end() && row->symbol == symbol ? &*row : nullptr;
+  return row != std::end(kNames) && row->symbol == symbol ? &*row : nullptr;
 }
 
 Lookup look_up(std::string_view base, int version, DefaultStream stream) {

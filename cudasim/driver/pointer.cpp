@@ -43,6 +43,8 @@ bool host_readable(const Place& place) {
 CUresult range_attribute(const Place& place, CUpointer_attribute attribute, void* out) {
   const bool start = attribute == CU_POINTER_ATTRIBUTE_RANGE_START_ADDR;
   if (place.host) return start ? put(out, place.host->base) : put<size_t>(out, place.host->bytes);
+  if (break_rule(27) && place.mapping)
+    return start ? put(out, place.mapping->base) : put<size_t>(out, place.mapping->bytes);
   return start ? put(out, place.range->base) : put<size_t>(out, place.range->bytes);
 }
 

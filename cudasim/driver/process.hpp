@@ -47,6 +47,9 @@ inline const Folder& folder() {
 inline ControlPage& control() {
   return Process::get().page();
 }
+inline bool known_device(int device) {
+  return device >= 0 && static_cast<u32>(device) < control().device_count;
+}
 inline DeviceRecord& device_record(int device) {
   return control().devices[device];
 }

@@ -5,6 +5,7 @@ set(CUDASIM_DRIVER_SOURCES
     driver/address_space.cpp
     driver/call.cpp
     driver/context.cpp
+    driver/context_calls.cpp
     driver/context_settings.cpp
     driver/device.cpp
     driver/device_attributes.cpp
@@ -16,6 +17,7 @@ set(CUDASIM_DRIVER_SOURCES
     driver/pointer.cpp
     driver/process.cpp
     driver/vmm.cpp
+    driver/vmm_create.cpp
     driver/vmm_share.cpp
     # SIM-2
     driver/capture.cpp

@@ -64,6 +64,7 @@ CUresult end(CUstream handle, Default meaning, CUgraph* out) {
 CUresult capture_status(CUstream handle, Default meaning, CUstreamCaptureStatus* status, cuuint64_t* id) {
   return look(handle, meaning, status != nullptr, [&](Stream& stream) {
     u64 number = 0;
+    if (Captures::get().implicit(stream)) return CUDA_ERROR_STREAM_CAPTURE_IMPLICIT;
     *status = Captures::get().status(stream, &number);
     if (id != nullptr) *id = number;
     return CUDA_SUCCESS;
@@ -76,6 +77,7 @@ CUresult capture_info(CUstream handle, Default meaning, CUstreamCaptureStatus* s
                       size_t* count) {
   return look(handle, meaning, status != nullptr, [&](Stream& stream) {
     u64 number = 0;
+    if (Captures::get().implicit(stream)) return CUDA_ERROR_STREAM_CAPTURE_IMPLICIT;
     std::shared_ptr<Graph> captured;
     *status = Captures::get().status(stream, &number, &captured);
     if (id != nullptr) *id = number;

@@ -19,7 +19,21 @@ struct ThreadStreams {
     }
   }
 };
-thread_local ThreadStreams thread_streams;
+// Reached through a pointer: static destructors still make driver calls when thread_local objects are gone.
+thread_local ThreadStreams* own_streams = nullptr;
+struct ThreadEnd {
+  bool armed = false;
+  ~ThreadEnd() { delete std::exchange(own_streams, nullptr); }
+};
+thread_local ThreadEnd thread_end;
+
+ThreadStreams& thread_streams() {
+  if (own_streams == nullptr) {
+    own_streams = new ThreadStreams;
+    thread_end.armed = true;
+  }
+  return *own_streams;
+}
 
 bool touches(const Work& work, CUdeviceptr address, u64 bytes) {
   return std::ranges::any_of(work.uses, [&](const Use& use) {
@@ -96,7 +110,7 @@ CUresult Streams::find(CUstream handle, Default meaning, std::shared_ptr<Stream>
   }
   if (null || handle == CU_STREAM_PER_THREAD) {
     if (context == nullptr) return CUDA_ERROR_INVALID_CONTEXT;
-    auto& stream = thread_streams.by_context[context];
+    auto& stream = thread_streams().by_context[context];
     const Lock lock(mutex_);
     if (stream == nullptr || stream->destroyed) stream = add(*context, 0, 0, false);
     out = stream;

@@ -1,4 +1,4 @@
-// Virtual memory management: physical allocations, reservations, mappings, access (rules 2 to 18, 25).
+// Virtual memory management: reservations, mappings, access (rules 10 to 18).
 #include <sys/mman.h>
 
 #include <algorithm>
@@ -10,84 +10,6 @@
 
 namespace cudasim {
 namespace {
-
-bool is_host(const CUmemLocation& location) {
-  return location.type == CU_MEM_LOCATION_TYPE_HOST || location.type == CU_MEM_LOCATION_TYPE_HOST_NUMA;
-}
-
-bool known_device(int id) {
-  return id >= 0 && static_cast<u32>(id) < control().device_count;
-}
-
-CUresult check_location(const CUmemAllocationProp& properties) {
-  const CUmemLocation& location = properties.location;
-  if (location.type == CU_MEM_LOCATION_TYPE_DEVICE)
-    return known_device(location.id) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_DEVICE;
-  if (location.type == CU_MEM_LOCATION_TYPE_HOST && properties.requestedHandleTypes && !break_rule(4))
-    return CUDA_ERROR_INVALID_VALUE;
-  if (location.type == CU_MEM_LOCATION_TYPE_HOST_NUMA_CURRENT && break_rule(4)) return CUDA_SUCCESS;
-  return is_host(location) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
-}
-
-CUresult check_properties(const CUmemAllocationProp* properties) {
-  if (!properties) return CUDA_ERROR_INVALID_VALUE;
-  if (properties->type != CU_MEM_ALLOCATION_TYPE_PINNED) return CUDA_ERROR_INVALID_VALUE;
-  if (CUresult code = check_location(*properties); code != CUDA_SUCCESS) return code;
-  const unsigned types = properties->requestedHandleTypes;
-  if (types & CU_MEM_HANDLE_TYPE_FABRIC && !break_rule(5)) return codes::kCreateFabric;
-  if (types & (CU_MEM_HANDLE_TYPE_WIN32 | CU_MEM_HANDLE_TYPE_WIN32_KMT)) return CUDA_ERROR_NOT_SUPPORTED;
-  if (types & ~15u) return CUDA_ERROR_INVALID_VALUE;
-  const int device = properties->location.type == CU_MEM_LOCATION_TYPE_DEVICE ? properties->location.id : 0;
-  if (!device_record(device).vmm_supported) return CUDA_ERROR_NOT_SUPPORTED;
-  return device_record(device).lost ? codes::kDeviceLost : CUDA_SUCCESS;
-}
-
-AllocationSpec spec_of(const CUmemAllocationProp& properties, u64 bytes) {
-  AllocationSpec spec;
-  spec.on_device = properties.location.type == CU_MEM_LOCATION_TYPE_DEVICE;
-  spec.kind = spec.on_device ? AllocationKind::kVmm : AllocationKind::kHost;
-  spec.device = spec.on_device ? static_cast<u32>(properties.location.id) : 0;
-  spec.bytes = bytes;
-  spec.location_type = properties.location.type;
-  spec.location_id = static_cast<u32>(properties.location.id);
-  spec.handle_types = properties.requestedHandleTypes;
-  spec.rdma = properties.allocFlags.gpuDirectRDMACapable;
-  spec.usage = properties.allocFlags.usage;
-  return spec;
-}
-
-CUresult create(CUmemGenericAllocationHandle* out, u64 bytes, const CUmemAllocationProp* properties,
-                unsigned long long flags) {
-  if (!out || flags) return CUDA_ERROR_INVALID_VALUE;
-  if (CUresult code = check_properties(properties); code != CUDA_SUCCESS) return code;
-  if ((bytes == 0 || bytes % kGranularity) && !break_rule(3)) return codes::kCreateBadSize;
-  bytes = std::max<u64>(1, (bytes + kGranularity - 1) / kGranularity) * kGranularity;
-  StoreError error;
-  auto allocation = Allocation::create(folder(), Process::get().index(), spec_of(*properties, bytes), error);
-  if (!allocation) return code_of(error);
-  *out = add_handle(std::move(allocation), false);
-  return CUDA_SUCCESS;
-}
-
-CUresult release(CUmemGenericAllocationHandle id) {
-  AddressSpace& space = AddressSpace::get();
-  std::shared_ptr<Handle> last;  // its destruction takes the folder's lock: after the address space's
-  std::unique_lock lock(space.mutex);
-  auto handle = find_handle(space, id);
-  if (!handle) {
-    lock.unlock();
-    if (was_handle(id) && control().strict && !break_rule(8)) {
-      violation("released twice", id);
-      std::abort();  // rule 8: undefined on a device; strict mode makes it loud
-    }
-    return CUDA_ERROR_INVALID_VALUE;
-  }
-  if (--handle->references == 0 && handle->mappings == 0) {
-    last = std::move(handle);
-    space.handles.erase(id);
-  }
-  return CUDA_SUCCESS;
-}
 
 CUresult reserve(CUdeviceptr* out, u64 bytes, u64 alignment, CUdeviceptr wish, unsigned long long flags) {
   if (!out || flags || bytes == 0) return CUDA_ERROR_INVALID_VALUE;
@@ -128,13 +50,24 @@ void end_mappings(AddressSpace& space, Iterator first, Iterator last, Gone& gone
   }
 }
 
+bool inside_reservation(const AddressSpace& space, CUdeviceptr address, u64 bytes) {
+  auto after = space.ranges.upper_bound(address);
+  if (after == space.ranges.begin()) return false;
+  const Range& range = std::prev(after)->second;
+  return range.kind == RangeKind::kVmm && address - range.base < range.bytes &&
+         bytes <= range.bytes - (address - range.base);
+}
+
 CUresult free_address(CUdeviceptr address, u64 bytes) {
   AddressSpace& space = AddressSpace::get();
   Gone gone;
   std::unique_lock lock(space.mutex);
   auto range = space.ranges.find(address);
+  if (break_rule(11) && range == space.ranges.end() && inside_reservation(space, address, 1))
+    range = std::prev(space.ranges.upper_bound(address));
   if (range == space.ranges.end() || range->second.kind != RangeKind::kVmm) return CUDA_ERROR_INVALID_VALUE;
   if (range->second.bytes != bytes && !break_rule(11)) return CUDA_ERROR_INVALID_VALUE;
+  address = range->second.base;
   bytes = range->second.bytes;
   auto [first, last] = mappings_in(space, address, bytes);
   if (first != last && !break_rule(11)) return codes::kAddressFreeMapped;
@@ -142,14 +75,6 @@ CUresult free_address(CUdeviceptr address, u64 bytes) {
   space.ranges.erase(range);
   return_addresses(address, bytes);
   return CUDA_SUCCESS;
-}
-
-bool inside_reservation(const AddressSpace& space, CUdeviceptr address, u64 bytes) {
-  auto after = space.ranges.upper_bound(address);
-  if (after == space.ranges.begin()) return false;
-  const Range& range = std::prev(after)->second;
-  return range.kind == RangeKind::kVmm && address - range.base < range.bytes &&
-         bytes <= range.bytes - (address - range.base);
 }
 
 CUresult map(CUdeviceptr address, u64 bytes, u64 offset, CUmemGenericAllocationHandle id,
@@ -160,7 +85,8 @@ CUresult map(CUdeviceptr address, u64 bytes, u64 offset, CUmemGenericAllocationH
   auto handle = find_handle(space, id);
   if (!handle || flags || bytes == 0 || address % kGranularity || bytes % kGranularity)
     return CUDA_ERROR_INVALID_VALUE;
-  if (!inside_reservation(space, address, bytes)) return CUDA_ERROR_INVALID_VALUE;
+  if (!inside_reservation(space, address, bytes))
+    return break_rule(12) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
   const u64 whole = handle->allocation->bytes();
   if ((offset != 0 || bytes != whole) && !break_rule(12)) return CUDA_ERROR_INVALID_VALUE;
   bytes = std::min(bytes, whole);
@@ -206,11 +132,22 @@ CUresult unmap(Call& call, CUdeviceptr address, u64 bytes) {
   if (!inside_reservation(space, address, bytes)) return CUDA_ERROR_INVALID_VALUE;
   if (!whole_mappings(space, address, bytes) && !break_rule(17)) return CUDA_ERROR_INVALID_VALUE;
   auto [first, last] = mappings_in(space, address, bytes);
+  if (break_rule(17) && whole_mappings(space, address, bytes) && std::next(first) != last)
+    return CUDA_ERROR_INVALID_VALUE;
   const u64 count = static_cast<u64>(std::distance(first, last));
   end_mappings(space, first, last, gone);
   lock.unlock();
   call.delay_again(count ? count - 1 : 0);
   return CUDA_SUCCESS;
+}
+
+// Rule 16: the importer's own choice. Broken on purpose, it gets no more than the creator has set.
+CUmemAccess_flags chosen_access(const Mapping& mapping, CUmemAccess_flags flags) {
+  AllocationSlot& record = mapping.allocation->record();
+  if (!mapping.handle->imported) record.creator_access = static_cast<u32>(flags) + 1;
+  const u32 creator = record.creator_access;
+  if (!break_rule(16) || !mapping.handle->imported || creator == 0) return flags;
+  return static_cast<CUmemAccess_flags>(std::min<u32>(flags, creator - 1));
 }
 
 CUresult set_access(Call& call, CUdeviceptr address, u64 bytes, const CUmemAccessDesc* descriptions,
@@ -221,6 +158,8 @@ CUresult set_access(Call& call, CUdeviceptr address, u64 bytes, const CUmemAcces
   if (!inside_reservation(space, address, bytes)) return CUDA_ERROR_INVALID_VALUE;
   if (!whole_mappings(space, address, bytes) && !break_rule(15)) return CUDA_ERROR_INVALID_VALUE;
   auto [first, last] = mappings_in(space, address, bytes);
+  if (break_rule(15) && whole_mappings(space, address, bytes) && std::next(first) != last)
+    return CUDA_ERROR_INVALID_VALUE;
   for (u64 i = 0; i < count; i++) {
     const auto& [location, flags] = descriptions[i];
     if (flags != CU_MEM_ACCESS_FLAGS_PROT_NONE && flags != CU_MEM_ACCESS_FLAGS_PROT_READ &&
@@ -237,8 +176,7 @@ CUresult set_access(Call& call, CUdeviceptr address, u64 bytes, const CUmemAcces
     Mapping& mapping = it->second;
     for (u64 i = 0; i < count; i++) {
       const auto& [location, flags] = descriptions[i];
-      const bool ignored = break_rule(16) && mapping.handle->imported;  // rule 16: the importer's own choice
-      const auto access = ignored ? CU_MEM_ACCESS_FLAGS_PROT_READWRITE : flags;
+      const auto access = chosen_access(mapping, flags);
       if (location.type == CU_MEM_LOCATION_TYPE_DEVICE)
         mapping.access[static_cast<size_t>(location.id)] = static_cast<u8>(access);
       if (control().strict && !is_host(location)) continue;  // a host read of device memory must fault
@@ -261,15 +199,7 @@ CUresult get_access(unsigned long long* out, const CUmemLocation* location, CUde
   if (location->type != CU_MEM_LOCATION_TYPE_DEVICE) return CUDA_ERROR_INVALID_VALUE;
   if (!known_device(location->id)) return CUDA_ERROR_INVALID_DEVICE;
   *out = mapping->access[static_cast<size_t>(location->id)];
-  return CUDA_SUCCESS;
-}
-
-CUresult granularity(size_t* out, const CUmemAllocationProp* properties, unsigned option) {
-  if (!out || option > CU_MEM_ALLOC_GRANULARITY_RECOMMENDED) return CUDA_ERROR_INVALID_VALUE;
-  if (!properties || properties->type != CU_MEM_ALLOCATION_TYPE_PINNED) return CUDA_ERROR_INVALID_VALUE;
-  if (CUresult code = check_location(*properties); code != CUDA_SUCCESS) return code;
-  *out = kGranularity;
-  if (break_rule(2)) *out = 2 * kGranularity;
+  if (break_rule(15) && *out == CU_MEM_ACCESS_FLAGS_PROT_READ) *out = CU_MEM_ACCESS_FLAGS_PROT_READWRITE;
   return CUDA_SUCCESS;
 }
 
@@ -280,15 +210,6 @@ using namespace cudasim;
 
 extern "C" {
 
-CUresult CUDAAPI cuMemCreate(CUmemGenericAllocationHandle* out, size_t bytes,
-                             const CUmemAllocationProp* properties, unsigned long long flags) {
-  CUDASIM_CALL(cuMemCreate, Needs::kDriver, bytes, flags);
-  return call.done(create(out, bytes, properties, flags));
-}
-CUresult CUDAAPI cuMemRelease(CUmemGenericAllocationHandle handle) {
-  CUDASIM_CALL(cuMemRelease, Needs::kDriver, handle);
-  return call.done(release(handle));
-}
 CUresult CUDAAPI cuMemAddressReserve(CUdeviceptr* out, size_t bytes, size_t alignment, CUdeviceptr wish,
                                      unsigned long long flags) {
   CUDASIM_CALL(cuMemAddressReserve, Needs::kDriver, bytes, wish);
@@ -315,11 +236,6 @@ CUresult CUDAAPI cuMemSetAccess(CUdeviceptr address, size_t bytes, const CUmemAc
 CUresult CUDAAPI cuMemGetAccess(unsigned long long* out, const CUmemLocation* location, CUdeviceptr address) {
   CUDASIM_CALL(cuMemGetAccess, Needs::kDriver, address);
   return call.done(get_access(out, location, address));
-}
-CUresult CUDAAPI cuMemGetAllocationGranularity(size_t* out, const CUmemAllocationProp* properties,
-                                               CUmemAllocationGranularity_flags option) {
-  CUDASIM_CALL(cuMemGetAllocationGranularity, Needs::kInit, option);
-  return call.done(granularity(out, properties, option));
 }
 
 }  // extern "C"

@@ -1,4 +1,5 @@
 // VMM handles between processes: export, import, retain, properties (rules 20 to 26).
+#include <fcntl.h>
 #include <unistd.h>
 
 #include "cudasim/driver/call.hpp"
@@ -40,8 +41,19 @@ CUresult export_handle(void* out, CUmemGenericAllocationHandle id, unsigned type
   StoreError error;
   const int fd = handle->allocation->export_fd(error);
   if (fd < 0) return error == StoreError::kExportTableFull ? codes::kExportTableFull : code_of(error);
+  if (break_rule(20)) ::fcntl(fd, F_SETFD, 0);
   *static_cast<int*>(out) = fd;
   return CUDA_SUCCESS;
+}
+
+// Rule 23, broken on purpose: a process that was there before the exporter cannot import from it once it
+// died.
+bool exporter_gone(const AllocationSlot& record) {
+  settle(folder(), Census::kQuick);
+  const ProcessRecord& exporter = control().processes[record.creator_process];
+  const bool alive =
+      exporter.serial == record.creator_serial && exporter.state == static_cast<u32>(ProcessState::kLive);
+  return !alive && Process::get().record().serial < record.creator_serial;
 }
 
 CUresult import_handle(CUmemGenericAllocationHandle* out, void* os_handle, unsigned type) {
@@ -51,8 +63,10 @@ CUresult import_handle(CUmemGenericAllocationHandle* out, void* os_handle, unsig
   const int fd = static_cast<int>(reinterpret_cast<intptr_t>(os_handle));
   StoreError error;
   auto allocation = Allocation::import(folder(), Process::get().index(), fd, error);
+  if (!allocation && break_rule(22)) return CUDA_ERROR_UNKNOWN;
   if (!allocation)
     return error == StoreError::kNotAnAllocation ? codes::kImportNotAnAllocation : code_of(error);
+  if (break_rule(23) && exporter_gone(allocation->record())) return CUDA_ERROR_INVALID_VALUE;
   if (break_rule(22)) ::close(fd);  // rule 22: the fd is not consumed
   *out = add_handle(std::move(allocation), true);
   return CUDA_SUCCESS;
@@ -68,7 +82,7 @@ CUresult retain(CUmemGenericAllocationHandle* out, CUdeviceptr address) {
     return CUDA_SUCCESS;
   }
   std::unique_lock lock(space.mutex);
-  mapping->handle->references++;
+  if (mapping->handle->references++ == 0) mapping->allocation->record().handles++;
   space.handles[mapping->handle->id] = mapping->handle;
   *out = mapping->handle->id;
   return CUDA_SUCCESS;
@@ -81,6 +95,10 @@ CUresult get_properties(CUmemAllocationProp* out, CUmemGenericAllocationHandle i
   auto handle = find_handle(space, id);
   if (!handle || (handle->imported && break_rule(26))) return CUDA_ERROR_INVALID_VALUE;
   *out = handle->properties;
+  if (break_rule(5) && !handle->imported) {
+    out->requestedHandleTypes = static_cast<CUmemAllocationHandleType>(out->requestedHandleTypes ^ 1);
+    out->allocFlags.gpuDirectRDMACapable ^= 1;
+  }
   return CUDA_SUCCESS;
 }
 
@@ -91,6 +109,7 @@ CUmemGenericAllocationHandle add_handle(std::shared_ptr<Allocation> allocation, 
   handle->properties = properties_of(allocation->record());
   handle->allocation = std::move(allocation);
   handle->imported = imported;
+  handle->allocation->record().handles++;
   AddressSpace& space = AddressSpace::get();
   std::unique_lock lock(space.mutex);
   handle->id = first_id() + space.next_handle_id++;

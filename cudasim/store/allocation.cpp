@@ -1,6 +1,5 @@
 #include "cudasim/store/allocation.hpp"
 
-#include <dirent.h>
 #include <fcntl.h>
 #include <sys/file.h>
 #include <sys/mman.h>
@@ -14,6 +13,7 @@
 #include <mutex>
 #include <unordered_map>
 
+#include "cudasim/store/backing_file.hpp"
 #include "cudasim/store/census.hpp"
 
 namespace cudasim {
@@ -38,58 +38,6 @@ void hold(AllocationSlot& record, u32 slot, u32 process) {
   std::lock_guard guard(local_mutex());
   local_references()[slot]++;
   record.holders[process / 64].fetch_or(bit_of(process), std::memory_order_relaxed);
-}
-
-constexpr u8 kCanary = 0xCA;
-
-// Memory nobody had before shows a canary at its ends and in its middle; whole chunks are never touched.
-void write_canary(int fd, u64 bytes) {
-  u8 canary[64];
-  std::memset(canary, kCanary, sizeof canary);
-  for (u64 offset : {u64{0}, bytes / 2, bytes - sizeof canary})
-    if (::pwrite(fd, canary, sizeof canary, static_cast<off_t>(offset)) < 0) return;
-}
-
-// Dirty mode: the file of memory that was given back, of the same size when there is one (rule 7).
-std::string take_ghost(const Folder& folder, u64 bytes) {
-  DIR* entries = ::opendir(folder.ghost_folder().c_str());
-  if (!entries) return {};
-  std::string found;
-  u64 found_bytes = 0, best_serial = 0;
-  while (dirent* entry = ::readdir(entries)) {
-    char* end = nullptr;
-    const u64 size = std::strtoull(entry->d_name, &end, 10);
-    if (*end != '-') continue;
-    const u64 serial = std::strtoull(end + 1, nullptr, 10);
-    const bool better = (size == bytes) != (found_bytes == bytes) ? size == bytes : serial > best_serial;
-    if (!found.empty() && !better) continue;
-    found = entry->d_name;
-    found_bytes = size;
-    best_serial = serial;
-  }
-  ::closedir(entries);
-  if (found.empty()) return {};
-  folder.page().ghost_bytes -= found_bytes;
-  return folder.ghost_folder() + "/" + found;
-}
-
-// A file for a new allocation, in dirty mode with what its last owner left there; -1 when the kernel refuses.
-int make_file(const Folder& folder, u32 slot, u64 bytes) {
-  const std::string path = folder.allocation_path(slot);
-  ::unlink(path.c_str());  // of a creator that was killed before it had the slot
-  const bool dirty = folder.page().dirty && !folder.breaks(7);
-  const std::string ghost = dirty ? take_ghost(folder, bytes) : std::string();
-  const bool reused = !ghost.empty() && ::rename(ghost.c_str(), path.c_str()) == 0;
-  int fd = ::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0666);
-  if (fd < 0) return -1;
-  (void)::fchmod(fd, 0666);
-  if (::ftruncate(fd, static_cast<off_t>(bytes)) != 0 || ::flock(fd, LOCK_SH | LOCK_NB) != 0) {
-    ::close(fd);
-    ::unlink(path.c_str());
-    return -1;
-  }
-  if (dirty && !reused) write_canary(fd, bytes);
-  return fd;
 }
 
 bool has_room(const Folder& folder, const AllocationSpec& spec) {
@@ -129,7 +77,7 @@ void fill_slot(AllocationSlot& record, const AllocationSpec& spec, u32 process, 
   record.compression = spec.compression;
   record.rdma = spec.rdma;
   record.usage = spec.usage;
-  record.exported = record.ipc_opens = record.freed = 0;
+  record.exported = record.ipc_opens = record.freed = record.handles = record.creator_access = 0;
   for (auto& word : record.holders)
     word = 0;
 }
@@ -145,6 +93,11 @@ u32 slot_of_fd(int fd) {
   if (!name || name[1] < '0' || name[1] > '9') return kMaxAllocations;
   const u64 slot = std::strtoull(name + 1, nullptr, 10);
   return slot < kMaxAllocations ? static_cast<u32>(slot) : kMaxAllocations;
+}
+
+void drop_charge(const Folder& folder, AllocationSlot& record) {
+  folder.page().devices[record.device].used_bytes -= record.charged_bytes;
+  record.charged_bytes = 0;
 }
 
 bool is_slot(const Folder& folder, u32 slot, u64 inode) {
@@ -165,6 +118,7 @@ std::shared_ptr<Allocation> Allocation::adopt(const Folder& folder, u32 process,
     error = StoreError::kSystem;
     return nullptr;
   }
+  if (folder.breaks(37)) ::madvise(page, kPage, MADV_DONTFORK);
   AllocationSlot& record = folder.slot(slot);
   hold(record, slot, process);
   error = StoreError::kNone;
@@ -184,7 +138,7 @@ std::shared_ptr<Allocation> Allocation::create(const Folder& folder, u32 process
   const u32 slot = take_slot(page, folder);
   if (slot == kMaxAllocations) return nullptr;
   AllocationSlot& record = folder.slot(slot);
-  const int fd = make_file(folder, slot, spec.bytes);
+  const int fd = make_backing_file(folder, slot, spec.bytes);
   struct stat status {};
   std::shared_ptr<Allocation> made;
   if (fd >= 0 && ::fstat(fd, &status) == 0) {
@@ -250,10 +204,7 @@ Allocation::~Allocation() {
   if (record.serial != serial_ || record.state != static_cast<u32>(SlotState::kLive))
     return;  // rule 24 took it
   record.holders[process_ / 64].fetch_and(~bit_of(process_), std::memory_order_relaxed);
-  if (folder_.breaks(9)) {
-    folder_.page().devices[record.device].used_bytes -= record.charged_bytes;
-    record.charged_bytes = 0;
-  }
+  if (folder_.breaks(9) && !record.handles) drop_charge(folder_, record);
   if (!reap_if_free(folder_, slot_)) folder_.page().limbo = 1;
 }
 
@@ -278,6 +229,11 @@ int Allocation::export_fd(StoreError& error) const {
   if (fd >= 0) ::close(fd);
   error = StoreError::kSystem;
   return -1;
+}
+
+void Allocation::give_back_charge() const {
+  Folder::Lock lock(folder_);
+  if (!record().handles) drop_charge(folder_, record());
 }
 
 void* Allocation::map(u64 bytes, void* address, int protection) const {

@@ -9,6 +9,8 @@
 #include <cerrno>
 #include <cstring>
 
+#include "cudasim/store/backing_file.hpp"
+
 namespace cudasim {
 namespace {
 
@@ -40,18 +42,6 @@ u64 mix(u64 x) {
   return x ^ (x >> 31);
 }
 
-void keep_ghost(const Folder& folder, AllocationSlot& slot, u32 index) {
-  ControlPage& page = folder.page();
-  const std::string path = folder.allocation_path(index);
-  const bool keep = page.dirty && page.ghost_bytes + slot.bytes <= page.devices[slot.device].total_bytes;
-  const std::string ghost =
-      folder.ghost_folder() + "/" + std::to_string(slot.bytes) + "-" + std::to_string(slot.serial);
-  if (keep && ::rename(path.c_str(), ghost.c_str()) == 0)
-    page.ghost_bytes += slot.bytes;
-  else
-    ::unlink(path.c_str());
-}
-
 void reap(const Folder& folder, u32 index) {
   ControlPage& page = folder.page();
   AllocationSlot& slot = folder.slot(index);
@@ -59,7 +49,7 @@ void reap(const Folder& folder, u32 index) {
   page.devices[slot.device].used_bytes -= slot.charged_bytes;
   if (slot.exported.exchange(0)) page.exported_objects--;
   page.live_slots--;
-  keep_ghost(folder, slot, index);
+  end_backing_file(folder, index);
   slot.next_free = page.slot_free_list;
   page.slot_free_list = index + 1;
 }
@@ -108,8 +98,8 @@ void end_idle_devices(const Folder& folder) {
       return;
   for (u32 i = 0; i < page.slot_high_water && page.live_slots; i++) {
     AllocationSlot& slot = folder.slot(i);
-    if (slot.state != static_cast<u32>(SlotState::kLive) || page.devices[slot.device].persistence) continue;
-    if (!folder.breaks(24)) reap(folder, i);
+    if (slot.state != static_cast<u32>(SlotState::kLive)) continue;
+    if (page.devices[slot.device].persistence == (folder.breaks(24) ? 1 : 0)) reap(folder, i);
   }
 }
 

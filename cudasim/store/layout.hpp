@@ -101,14 +101,16 @@ struct AllocationSlot {
   u64 bytes;          ///< size of the file
   u64 charged_bytes;  ///< of the device; 0 for host memory
   int creator_pid;
-  u32 creator_process;                           ///< index of its ProcessRecord
-  u64 creator_serial;                            ///< its ProcessRecord::serial
-  u32 location_type, location_id;                ///< CUmemLocation
-  u32 handle_types;                              ///< CUmemAllocationHandleType asked for at creation
-  u32 compression, rdma, usage;                  ///< CUmemAllocationProp::allocFlags
-  std::atomic<u32> exported;                     ///< 1 once an fd was made (rule 39)
-  std::atomic<u32> ipc_opens;                    ///< live legacy-IPC imports (rule 35)
-  std::atomic<u32> freed;                        ///< its exporter called cuMemFree
+  u32 creator_process;              ///< index of its ProcessRecord
+  u64 creator_serial;               ///< its ProcessRecord::serial
+  u32 location_type, location_id;   ///< CUmemLocation
+  u32 handle_types;                 ///< CUmemAllocationHandleType asked for at creation
+  u32 compression, rdma, usage;     ///< CUmemAllocationProp::allocFlags
+  std::atomic<u32> exported;        ///< 1 once an fd was made (rule 39)
+  std::atomic<u32> ipc_opens;       ///< live legacy-IPC imports (rule 35)
+  std::atomic<u32> handles;         ///< unreleased VMM handles of all processes, those of the killed included
+  std::atomic<u32> creator_access;  ///< CUmemAccess_flags its creator set last, + 1; 0: never (rule 16)
+  std::atomic<u32> freed;           ///< its exporter called cuMemFree
   std::atomic<u64> holders[kMaxProcesses / 64];  ///< processes with a handle or mapping
 };
 

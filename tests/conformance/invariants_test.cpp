@@ -100,6 +100,31 @@ TEST_CASE(
     kill_some(seed + static_cast<std::uint64_t>(round));
 }
 
+TEST_CASE("invariant a: a process killed in the middle of any call leaves nothing behind",
+          "[invariant][rests9][rests38]") {
+  const std::uint64_t seed = seed_of_this_run();
+  CAPTURE(seed);
+  std::mt19937_64 random(seed);
+  const int rounds = long_run() ? 200 : 5;
+  for (int round = 0; round < rounds; ++round) {
+    Scene scene({.environment = {"CUDASIM_DEATH_MS=0-20"}});
+    Peer survivor = scene.started();
+    std::uint64_t handle = 0;
+    REQUIRE(survivor.create(kChunk, &handle) == kOk);
+    const std::size_t before = scene.free_bytes();
+    Peer first = scene.started();
+    Peer second = scene.started();
+    first.start_churn(random(), kChunk);
+    second.start_churn(random(), kChunk);
+    ::poll(nullptr, 0, 1 + static_cast<int>(random() % 20));  // the instant of the kill
+    first.kill();
+    second.kill();
+    CHECK(scene.free_becomes(before));
+    CHECK(survivor.release(handle) == kOk);
+    CHECK(scene.free_becomes(before + kChunk));
+  }
+}
+
 TEST_CASE("invariant b: after a scrub and a synchronise the next owner reads nothing of the last one",
           "[invariant]") {
   Scene scene({.environment = {"CUDASIM_DIRTY=1"}, .observer = false});

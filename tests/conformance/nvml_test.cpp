@@ -13,8 +13,13 @@ bool near(std::size_t a, std::size_t b) {
 // A helper that reads NVML; empty where NVML does not tell a process's bytes here.
 struct Reader {
   explicit Reader(const Scene& scene) : peer(scene.with_context()) {
-    std::size_t bytes = 0;
-    usable = peer.nvml_process(peer.pid(), &bytes).ok() && peer.nvml_used(&bytes).ok() && bytes > 0;
+    // Its own context must show: in a container NVML may know other pids, or none.
+    usable = eventually(
+        [&] {
+          std::size_t bytes = 0;
+          return peer.nvml_process(peer.pid(), &bytes).ok() && bytes > 0;
+        },
+        3000);
   }
   std::size_t of(const Peer& process) {
     std::size_t bytes = 0;

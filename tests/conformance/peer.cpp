@@ -274,6 +274,15 @@ Answer Peer::nvml_process(pid_t pid, std::size_t* bytes) {
   return answer;
 }
 
+void Peer::start_churn(std::uint64_t seed, std::size_t bytes) {
+  Request request;
+  request.op = Op::churn;
+  request.argument[0] = seed;
+  request.argument[1] = bytes;
+  REQUIRE(::send(socket_.get(), &request, sizeof request, MSG_NOSIGNAL) ==
+          static_cast<ssize_t>(sizeof request));
+}
+
 void Peer::start() {
   REQUIRE(init() == kOk);
 }

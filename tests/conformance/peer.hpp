@@ -116,6 +116,8 @@ class Peer {
   // What NVML says of device 0: used bytes; a process's bytes, 0 where it lists none.
   Answer nvml_used(std::size_t* bytes);
   Answer nvml_process(pid_t pid, std::size_t* bytes);
+  // Lets the process take and give back memory until it is killed; it answers nothing any more.
+  void start_churn(std::uint64_t seed, std::size_t bytes);
   // Any call, for what has no name above.
   Answer call(Op op, std::vector<std::uint64_t> arguments = {}, Reply* reply = nullptr);
 

@@ -219,6 +219,8 @@ CUresult answer(const Request& request, int received_fd, Reply* out, int* send_f
       return whole_device(in[0], in[1], out);
     case Op::capture_probe:
       return capture_probe(in[0], out);
+    case Op::churn:
+      churn(in[0], in[1]);
     case Op::spin:
       return spin(in[0], in[1]);
   }

@@ -116,7 +116,7 @@ CUresult capture_probe(std::uint64_t which, Reply* out) {
   if (cuda().stream_begin_capture == nullptr) return CUDA_ERROR_NOT_SUPPORTED;
   const Probed& probed = kCalls[which];
   std::strncpy(out->blob, probed.name, sizeof out->blob - 1);
-  // What one call leaves behind ends with this helper process; the next call has one of its own.
+  // What a call leaves behind ends with this helper process.
   Made made;
   CUcontext context = nullptr;
   CUstream capturing = nullptr;

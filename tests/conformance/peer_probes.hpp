@@ -37,6 +37,10 @@ CUresult whole_device(std::size_t bytes, std::uint64_t limit_ms, Reply* out);
 // the code of cuStreamEndCapture; its name in the blob. INVALID_VALUE past the last one. Needs a context.
 CUresult capture_probe(std::uint64_t which, Reply* out);
 
+// Creates, maps, exports, imports, unmaps and releases at random until the process is killed. Needs no
+// context.
+[[noreturn]] void churn(std::uint64_t seed, std::size_t bytes);
+
 // Launches the spin kernel on `address` (8 KiB are written) for `rounds` rounds, and does not wait. The
 // kernel goes on when this process is killed only if the device lets it.
 CUresult spin(std::uint64_t address, std::uint64_t rounds);

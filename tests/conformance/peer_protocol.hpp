@@ -50,6 +50,7 @@ enum class Op : std::uint32_t {
   whole_device,
   capture_probe,
   spin,
+  churn,      // seed; takes and gives back memory for ever and never answers
   flood_fds,  // fd limit -> fds in flight when the kernel refused, errno; makes no driver call
 };
 

@@ -24,7 +24,8 @@ inline constexpr char kPtx[] = R"(.version 6.4
 {
   .reg .u64 %rd<8>;
   .reg .pred %q<2>;
-  ld.param.u64 %rd1, [p];
+  ld.param.u64 %rd7, [p];
+  cvta.to.global.u64 %rd1, %rd7;
   ld.param.u64 %rd2, [n];
   mov.u64 %rd3, 0;
 ROUND:

@@ -1,4 +1,5 @@
-// Clients that die, fork and hang: what they held stays charged until the device shows the room, and then comes back.
+// Clients that die, fork and hang: what they held stays charged until the device shows the room, and then
+// comes back.
 #include <poll.h>
 #include <signal.h>
 
@@ -57,7 +58,8 @@ TEST_CASE("F01: a client killed at any instant gives all back, others are untouc
     TestClient client(broker);
     client.attach("a");
     const unsigned asks = 1 + random() % 6;
-    for (unsigned k = 0; k < asks; ++k) client.send("alloc " + std::to_string((1 + random() % 200) << 20));
+    for (unsigned k = 0; k < asks; ++k)
+      client.send("alloc " + std::to_string((1 + random() % 200) << 20));
     const unsigned answers = random() % (asks + 1);
     for (unsigned k = 0; k < answers; ++k) {
       const TestClient::Answer answer = client.answer();
@@ -81,7 +83,8 @@ TEST_CASE("F01: a client killed at any instant gives all back, others are untouc
 }
 
 TEST_CASE("F02: a client killed between GRANT and ACK leaks nothing") {
-  for (const char* point : {"client.after_grant", "client.before_map", "client.before_ack", "client.after_ack"}) {
+  for (const char* point :
+       {"client.after_grant", "client.before_map", "client.before_ack", "client.after_ack"}) {
     INFO(point);
     TestBroker broker(two_jobs());
     const TestBroker::Footprint before = broker.footprint();
@@ -110,7 +113,9 @@ TEST_CASE("F03: a client killed between RELEASE and its answer frees once") {
   CHECK(broker.device().violations() == 0);
 }
 
-TEST_CASE("F05: memory of a dead client stays charged while its forked child keeps it, and comes back with the child") {
+TEST_CASE(
+    "F05: memory of a dead client stays charged while its forked child keeps it, and comes back with the "
+    "child") {
   TestBroker broker(two_jobs());
   const TestBroker::Footprint before = broker.footprint();
   TestClient client(broker);
@@ -140,7 +145,9 @@ TEST_CASE("F05: a job can use what a zombie does not hold, and never more than i
   const Bytes limit{broker.job("a").job.limit};
   const pid_t child = std::stoi(client.must("rawfork"));
   client.kill();
-  REQUIRE(eventually([&] { return broker.session_of(client.pid())->session.state == static_cast<std::uint32_t>(SessionState::zombie); }));
+  REQUIRE(eventually([&] {
+    return broker.session_of(client.pid())->session.state == static_cast<std::uint32_t>(SessionState::zombie);
+  }));
   TestClient next(broker);
   next.attach("a");
   const TestClient::Answer refused = next.ask("alloc " + std::to_string(limit.value));

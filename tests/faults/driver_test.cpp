@@ -18,18 +18,22 @@ BrokerOptions two_jobs(const std::string& reserve) {
   return options;
 }
 
-std::string bytes(Bytes size) { return std::to_string(size.value); }
+std::string bytes(Bytes size) {
+  return std::to_string(size.value);
+}
 
 }  // namespace
 
 TEST_CASE("F32: the device has no room for a chunk: the request is refused, and the book is as before") {
-  for (const auto& [reserve, how] : {std::pair{"all", "exact"}, std::pair{"leased", "exact"}, std::pair{"leased", "alloc"}}) {
+  for (const auto& [reserve, how] :
+       {std::pair{"all", "exact"}, std::pair{"leased", "exact"}, std::pair{"leased", "alloc"}}) {
     INFO(reserve << " " << how);
     TestBroker broker(two_jobs(reserve));
     TestClient client(broker);
     client.attach("a");
     const TestBroker::Footprint before = broker.footprint();
-    broker.device().set_fault("cuMemCreate", {.code = kOutOfMemory, .first = 1, .count = cudasim::Fault::kForEver});
+    broker.device().set_fault("cuMemCreate",
+                              {.code = kOutOfMemory, .first = 1, .count = cudasim::Fault::kForEver});
     const TestClient::Answer answer = client.ask(std::string(how) + " " + bytes(64_MiB));
     INFO(answer.code << " " << answer.text);
     CHECK(answer.code == "APPORTION_OUT_OF_MEMORY");
@@ -55,7 +59,8 @@ TEST_CASE("F33: whichever driver call of a growth fails, on either side, nothing
   client.trim();
   const TestBroker::Footprint before = broker.footprint();
   const std::size_t fds = std::stoul(client.must("fds"));
-  for (const char* function : {"cuMemExportToShareableHandle", "cuMemImportFromShareableHandle", "cuMemMap", "cuMemSetAccess"}) {
+  for (const char* function :
+       {"cuMemExportToShareableHandle", "cuMemImportFromShareableHandle", "cuMemMap", "cuMemSetAccess"}) {
     for (const std::uint64_t nth : {1, 2, 4}) {
       INFO(function << ", call " << nth);
       broker.device().set_fault(function, {.code = kUnknown, .first = nth, .count = 1});

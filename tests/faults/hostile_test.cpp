@@ -67,7 +67,9 @@ void expect_dropped(RawClient& client) {
   CHECK(client.hung_up(std::chrono::seconds(10)));
 }
 
-std::vector<std::byte> copy_of(std::span<const std::byte> bytes) { return {bytes.begin(), bytes.end()}; }
+std::vector<std::byte> copy_of(std::span<const std::byte> bytes) {
+  return {bytes.begin(), bytes.end()};
+}
 
 // How many ways of changing or taking away a page worked, out of those a client can try with its descriptor.
 int attacks_that_worked(int fd, std::size_t bytes) {
@@ -139,7 +141,9 @@ TEST_CASE("F22: no page of the broker can be changed or taken away by its own ui
     if (uid && !can_change_uid()) continue;
     for (const int page : {0, 1}) {
       INFO("page " << page << " as uid " << (uid ? *uid : ::getuid()));
-      CHECK(in_child(uid, [&] { return attacks_that_worked(client.pages()[static_cast<std::size_t>(page)].get(), 4096); }) == 0);
+      CHECK(in_child(uid, [&] {
+              return attacks_that_worked(client.pages()[static_cast<std::size_t>(page)].get(), 4096);
+            }) == 0);
     }
     // The report page is the client's to write, and nobody's to take away.
     CHECK(in_child(uid, [&] {
@@ -165,7 +169,7 @@ TEST_CASE("F24: truncated, oversized, empty and foreign messages drop their send
     attacks.emplace_back(4097, std::byte{0x41});
     attacks.emplace_back(60000, std::byte{0});
     attacks.emplace_back();
-    attacks.push_back(copy_of(wire::bytes_of(wire::make<wire::Put>(1, 0))));      // the keeper's
+    attacks.push_back(copy_of(wire::bytes_of(wire::make<wire::Put>(1, 0))));  // the keeper's
     attacks.push_back(copy_of(wire::bytes_of(wire::make<wire::Take>(1, 0))));
     attacks.push_back(copy_of(wire::bytes_of(wire::make<wire::Welcome>(1, 0))));  // the broker's own
     auto of_no_kind = wire::make<wire::Detach>(1, 0);
@@ -212,7 +216,8 @@ TEST_CASE("F24: random messages drop their sender alone") {
       }
       for (unsigned k = dice() % 8; k > 0; --k) {
         std::vector<std::byte> bytes(dice() % 4 == 0 ? dice() % 4097 : 32 + dice() % 300);
-        for (std::byte& each : bytes) each = static_cast<std::byte>(dice() % 3 == 0 ? dice() : 0);
+        for (std::byte& each : bytes)
+          each = static_cast<std::byte>(dice() % 3 == 0 ? dice() : 0);
         if (bytes.size() >= sizeof(wire::Header)) {
           wire::Header header;
           header.type = types[dice() % std::size(types)];
@@ -243,7 +248,8 @@ TEST_CASE("F24: releases, acknowledgements and re-attachments of what is another
   auto release = wire::make<wire::Release>(client.next_request(), welcome.header.epoch);
   release.part.count = wire::kMaxIds;
   // Ids are dense: the victim's are among the first.
-  for (std::uint64_t i = 0; i < wire::kMaxIds; ++i) release.ids[i] = (std::uint64_t{1} << 32) + i % 256;
+  for (std::uint64_t i = 0; i < wire::kMaxIds; ++i)
+    release.ids[i] = (std::uint64_t{1} << 32) + i % 256;
   REQUIRE(client.send(release));
   const auto released = client.receive();
   REQUIRE(released);
@@ -251,7 +257,8 @@ TEST_CASE("F24: releases, acknowledgements and re-attachments of what is another
   CHECK(std::get<wire::Released>(released->message).unknown == wire::kMaxIds);
   auto ack = wire::make<wire::GrantAck>(1, welcome.header.epoch);
   ack.part.count = wire::kMaxGrantChunks;
-  for (std::size_t i = 0; i < wire::kMaxGrantChunks; ++i) ack.ids[i] = (std::uint64_t{1} << 32) + i;
+  for (std::size_t i = 0; i < wire::kMaxGrantChunks; ++i)
+    ack.ids[i] = (std::uint64_t{1} << 32) + i;
   REQUIRE(client.send(ack));
   RawClient thief(broker.socket());
   wire::Hello hello = hello_message("b");

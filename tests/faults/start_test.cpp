@@ -1,4 +1,5 @@
-// Brokers that must not start, and what they leave as it was: other brokers, other people's files, the device.
+// Brokers that must not start, and what they leave as it was: other brokers, other people's files, the
+// device.
 #include <signal.h>
 #include <sys/stat.h>
 #include <sys/un.h>
@@ -86,7 +87,8 @@ TEST_CASE("F20: a second broker of one device is refused by the first one's pid,
   const Scratch elsewhere;
   SECTION("at another socket, as often as it is tried") {
     for (int i = 0; i < 20; ++i)
-      expect_refused(broker.launch(broker.config(), elsewhere.path() + "/broker.sock"), {"has a broker already", first, "apportion status"});
+      expect_refused(broker.launch(broker.config(), elsewhere.path() + "/broker.sock"),
+                     {"has a broker already", first, "apportion status"});
     CHECK_FALSE(std::filesystem::exists(elsewhere.path() + "/broker.sock"));
   }
   SECTION("at the same socket") {
@@ -162,7 +164,8 @@ TEST_CASE("F21: what lies at the socket's path is replaced only when it is a sta
   CHECK(bench.device->census().referenced_bytes == 0);
 }
 
-TEST_CASE("F40: a config that promises too much or makes no sense is refused at the start, with file and line") {
+TEST_CASE(
+    "F40: a config that promises too much or makes no sense is refused at the start, with file and line") {
   Bench bench;
   struct Bad {
     const char* text;
@@ -180,7 +183,8 @@ TEST_CASE("F40: a config that promises too much or makes no sense is refused at 
       {"[jobs.a]\nshare = \"5O%\"\n", {"apportion.toml:4", "5O%"}},
       {"[jobs.a\n", {"apportion.toml:3"}},
       {"[jobs.\"a b\"]\nshare = \"0.5\"\n", {"apportion.toml:3", "a b"}},
-      {"[jobs.a]\nshare = \"0.5\"\nusers = [\"nobody-of-this-name\"]\n", {"apportion.toml:5", "nobody-of-this-name"}},
+      {"[jobs.a]\nshare = \"0.5\"\nusers = [\"nobody-of-this-name\"]\n",
+       {"apportion.toml:5", "nobody-of-this-name"}},
       {"[jobs.a]\nshare = \"0.5\"\nusers = [99999999999]\n", {"apportion.toml:5", "99999999999"}},
   };
   for (const Bad& each : bad) {
@@ -188,21 +192,25 @@ TEST_CASE("F40: a config that promises too much or makes no sense is refused at 
     expect_refused(bench.launch(kGoodBroker + each.text), each.words);
     bench.expect_untouched();
   }
-  for (const auto& [line, word] : std::vector<std::pair<std::string, std::string>>{{"pool = \"5GiB\"", "apportion.toml:3"},
-                                                                                  {"pool = \"0\"", "\"0\""},
-                                                                                  {"pool = 12", "12"},
-                                                                                  {"chunk = \"3MiB\"", "3MiB"},
-                                                                                  {"chunk = \"1KiB\"", "1KiB"},
-                                                                                  {"overhead = \"-1\"", "-1"}}) {
+  for (const auto& [line, word] :
+       std::vector<std::pair<std::string, std::string>>{{"pool = \"5GiB\"", "apportion.toml:3"},
+                                                        {"pool = \"0\"", "\"0\""},
+                                                        {"pool = 12", "12"},
+                                                        {"chunk = \"3MiB\"", "3MiB"},
+                                                        {"chunk = \"1KiB\"", "1KiB"},
+                                                        {"overhead = \"-1\"", "-1"}}) {
     INFO(line);
-    expect_refused(bench.launch(kGoodBroker + line + "\n[jobs.a]\nshare = \"0.5\"\n"), {"apportion.toml:3", word});
+    expect_refused(bench.launch(kGoodBroker + line + "\n[jobs.a]\nshare = \"0.5\"\n"),
+                   {"apportion.toml:3", word});
     bench.expect_untouched();
   }
 }
 
-TEST_CASE("C8: a size that cannot be read is refused with its text by the broker, and never taken for another") {
+TEST_CASE(
+    "C8: a size that cannot be read is refused with its text by the broker, and never taken for another") {
   Bench bench;
-  for (const std::string size : {"", "-1", "0", "1e3", "10", "99999999999G", "5O%", "10Gb", "10 GiB GiB", "0x10", "1..2GiB"}) {
+  for (const std::string size :
+       {"", "-1", "0", "1e3", "10", "99999999999G", "5O%", "10Gb", "10 GiB GiB", "0x10", "1..2GiB"}) {
     INFO(size);
     expect_refused(bench.launch(kGoodBroker + "[jobs.a]\nlimit = \"" + size + "\"\n"),
                    {"apportion.toml:4", "\"" + size + "\""});
@@ -244,7 +252,9 @@ TEST_CASE("bad input: a device that is not there, a config that is not there, a 
     launch.variables["APPORTION_DRIVER"] = built("cudasim/libcuda.so.1");
     expect_refused(launch, {"apportion.toml:2", "7"});
   }
-  SECTION("nonsense for a device") { expect_refused(bench.launch("[broker]\ndevice = \"sim:lots\"\n" + job), {"apportion.toml:2", "sim:lots"}); }
+  SECTION("nonsense for a device") {
+    expect_refused(bench.launch("[broker]\ndevice = \"sim:lots\"\n" + job), {"apportion.toml:2", "sim:lots"});
+  }
   SECTION("a size that differs from the simulated device's own") {
     Launch launch = bench.launch("[broker]\ndevice = \"sim:80GiB\"\n" + job);
     const Refused refused = run_refused(launch);
@@ -262,7 +272,8 @@ TEST_CASE("bad input: a device that is not there, a config that is not there, a 
     launch.command.resize(1);
     launch.variables["APPORTION_CONFIG"] = "";
     launch.variables["XDG_CONFIG_HOME"] = bench.scratch.path() + "/xdg";
-    expect_refused(launch, {bench.scratch.path() + "/xdg/apportion/apportion.toml", "/etc/apportion/apportion.toml"});
+    expect_refused(launch,
+                   {bench.scratch.path() + "/xdg/apportion/apportion.toml", "/etc/apportion/apportion.toml"});
   }
   SECTION("a config that may not be read") {
     if (!can_change_uid()) APPORTION_SKIP("without root no process of another uid can be started");
@@ -295,11 +306,14 @@ TEST_CASE("bad input: a device that is not there, a config that is not there, a 
   bench.expect_untouched();
 }
 
-TEST_CASE("bad input: a pool for which the device has no room ends the start with one line, and nothing stays taken") {
+TEST_CASE(
+    "bad input: a pool for which the device has no room ends the start with one line, and nothing stays "
+    "taken") {
   Bench bench;
   bench.device->set_stranger_bytes(0, (3584_MiB).value);
-  expect_refused(bench.launch(kGoodBroker + "pool = \"1GiB\"\noverhead = \"64MiB\"\n[jobs.a]\nshare = \"0.5\"\n"),
-                 {"cannot make the pool of 1 GiB", "choose a smaller pool"});
+  expect_refused(
+      bench.launch(kGoodBroker + "pool = \"1GiB\"\noverhead = \"64MiB\"\n[jobs.a]\nshare = \"0.5\"\n"),
+      {"cannot make the pool of 1 GiB", "choose a smaller pool"});
   CHECK(bench.device->wait_no_references(20'000));
   bench.expect_untouched();
 }
@@ -342,7 +356,8 @@ TEST_CASE("bad input: a client of no broker, no job or no right is told what is 
     CHECK(answer.code == "APPORTION_NOT_FOUND");
     CHECK(answer.text.find(none + " (not there)") != std::string::npos);
     CHECK(answer.text.find("apportiond --config") != std::string::npos);
-    TestClient lost(broker, {.variables = {{"APPORTION_SOCKET", ""}, {"XDG_RUNTIME_DIR", broker.scratch().path()}}});
+    TestClient lost(broker,
+                    {.variables = {{"APPORTION_SOCKET", ""}, {"XDG_RUNTIME_DIR", broker.scratch().path()}}});
     const TestClient::Answer nowhere = lost.ask("attach a");
     CHECK(nowhere.code == "APPORTION_NOT_FOUND");
     CHECK(nowhere.text.find(broker.scratch().path() + "/apportion/") != std::string::npos);
@@ -356,7 +371,8 @@ TEST_CASE("bad input: a client of no broker, no job or no right is told what is 
       for (const std::string how : {"alloc ", "exact "}) {
         const TestClient::Answer answer = client.ask(how + bytes);
         INFO(how << bytes << ": " << answer.code << " " << answer.text);
-        CHECK((answer.code == "APPORTION_QUOTA" || answer.code == "APPORTION_OUT_OF_MEMORY" || answer.code == "APPORTION_INVALID"));
+        CHECK((answer.code == "APPORTION_QUOTA" || answer.code == "APPORTION_OUT_OF_MEMORY" ||
+               answer.code == "APPORTION_INVALID"));
         CHECK_FALSE(answer.text.empty());
       }
     }

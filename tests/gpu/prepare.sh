@@ -13,6 +13,7 @@ folder=$1
 include=${2:-${APPORTION_CUDA_INCLUDE:-/usr/local/cuda/include}}
 [ ! -e "$folder" ] || fail "'$folder' exists; name a new folder"
 [ -f "$include/cudaTypedefs.h" ] || fail "no cudaTypedefs.h in '$include'; name the folder of cuda.h"
+include=$(cd "$include" && pwd)
 mkdir -p "$folder"
 folder=$(cd "$folder" && pwd)
 git -C "$root" archive "${APPORTION_TREE:-HEAD}" | tar -x -C "$folder"

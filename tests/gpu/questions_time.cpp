@@ -12,8 +12,8 @@ TEST_CASE("question 9: create, map, set access, unmap, release, export, import a
   Scene scene({.observer = false});
   static constexpr const char* kNames[] = {"create",  "map",    "set access", "unmap",
                                            "release", "export", "import"};
+  Peer peer = scene.with_context();
   for (const std::size_t size : {2, 16, 64, 256, 1024}) {
-    Peer peer = scene.with_context();
     Reply reply;
     const Answer answer = peer.call(Op::time_calls, {size * kMiB}, &reply);
     std::uint64_t ns[8] = {};
@@ -30,8 +30,8 @@ TEST_CASE("question 9: create, map, set access, unmap, release, export, import a
 TEST_CASE("question 10: which calls spoil a GLOBAL capture in another thread", "[question]") {
   expected("cuMemAlloc and cuMemFree do; of the VMM calls it is open");
   Scene scene({.observer = false});
+  Peer peer = scene.with_context();
   for (std::uint64_t which = 0;; ++which) {
-    Peer peer = scene.with_context();
     Reply reply;
     const Answer answer = peer.call(Op::capture_probe, {which}, &reply);
     if (answer == kInvalidValue && reply.blob[0] == '\0') break;

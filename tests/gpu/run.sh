@@ -79,6 +79,9 @@ if [ ! -x "$build/questions" ]; then
   link questions "$support|gpu_question"
 fi
 built=$(date +%s)
+# All of it, build included, ends within 4 minutes; the suite may take three fifths of what is left.
+left=$((230 - (built - start)))
+[ "$left" -ge 60 ] || left=60
 
 # Where the simulator is asked, each scene makes its device; a name of a library is left to the loader.
 export APPORTION_DRIVER="$driver" CUDASIM_FORCE=1
@@ -96,8 +99,8 @@ ask() {  # ask PROGRAM SECONDS
   ! command -v nvidia-smi >/dev/null ||
     nvidia-smi --query-gpu=name,driver_version,memory.total,persistence_mode,mig.mode.current --format=csv,noheader |
     sed 's/^/# device: /' || true
-  [ "$only" = questions ] || { echo; echo "## Conformance suite"; ask conformance 100; }
-  [ "$only" = conformance ] || { echo; echo "## Open questions"; ask questions 100; }
+  [ "$only" = questions ] || { echo; echo "## Conformance suite"; ask conformance $((left * 3 / 5)); }
+  [ "$only" = conformance ] || { echo; echo "## Open questions"; ask questions $((left * 2 / 5)); }
   echo
   echo "# built in $((built - start)) s, asked in $(($(date +%s) - built)) s, status $status"
   echo "$status" >"$build/status"

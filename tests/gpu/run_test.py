@@ -74,7 +74,8 @@ def main():
         rules = [block for block in blocks if not re.match(r"question \d+:", block[0])]
         questions = {int(re.match(r"question (\d+):", head)[1]): lines for head, lines in blocks
                      if re.match(r"question (\d+):", head)}
-        listed = command([os.path.join(build, "conformance"), "--list"], env=environment).stdout.splitlines()
+        suite = os.path.join(build, "conformance")
+        listed = command([suite, "--list"], env=environment).stdout.splitlines() if os.path.exists(suite) else []
         check("each test of the suite is printed with what was seen",
               ([] if len(rules) == len(listed) > 0 else [f"{len(rules)} of {len(listed)} tests"]) + unanswered(rules))
         check("all 18 open questions are asked, in order",

@@ -6,13 +6,20 @@ namespace {
 
 Errc code_of(apportion_status status) {
   switch (status) {
-    case APPORTION_QUOTA: return Errc::quota;
-    case APPORTION_OUT_OF_MEMORY: return Errc::out_of_memory;
-    case APPORTION_NOT_FOUND: return Errc::not_found;
-    case APPORTION_DENIED: return Errc::denied;
-    case APPORTION_DISCONNECTED: return Errc::disconnected;
-    case APPORTION_INVALID: return Errc::invalid;
-    default: return Errc::system;
+    case APPORTION_QUOTA:
+      return Errc::quota;
+    case APPORTION_OUT_OF_MEMORY:
+      return Errc::out_of_memory;
+    case APPORTION_NOT_FOUND:
+      return Errc::not_found;
+    case APPORTION_DENIED:
+      return Errc::denied;
+    case APPORTION_DISCONNECTED:
+      return Errc::disconnected;
+    case APPORTION_INVALID:
+      return Errc::invalid;
+    default:
+      return Errc::system;
   }
 }
 
@@ -21,7 +28,9 @@ Status status_of(apportion_status status) {
   return Error{code_of(status), apportion_last_error()};
 }
 
-void* pointer(std::uint64_t address) { return reinterpret_cast<void*>(address); }
+void* pointer(std::uint64_t address) {
+  return reinterpret_cast<void*>(address);
+}
 
 }  // namespace
 
@@ -49,7 +58,8 @@ Result<Told> LeasedMemory::told() {
 
 Result<Block> LeasedMemory::allocate(Bytes size) {
   void* block = nullptr;
-  if (Status got = status_of(apportion_allocate(client_, size.value, nullptr, 0, &block)); !got) return got.error();
+  if (Status got = status_of(apportion_allocate(client_, size.value, nullptr, 0, &block)); !got)
+    return got.error();
   return Block{reinterpret_cast<std::uint64_t>(block), size};
 }
 
@@ -58,7 +68,8 @@ Status LeasedMemory::free(const Block& block) {
 }
 
 Status LeasedMemory::write(std::uint64_t address, std::uint64_t value) {
-  return driver_status(device_.driver(), device_.driver().memcpy_htod(address, &value, sizeof value), "cuMemcpyHtoD");
+  return driver_status(device_.driver(), device_.driver().memcpy_htod(address, &value, sizeof value),
+                       "cuMemcpyHtoD");
 }
 
 Result<std::uint64_t> LeasedMemory::read(std::uint64_t address) {

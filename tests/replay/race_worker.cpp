@@ -41,8 +41,8 @@ struct Arguments {
   BareMemory::Backing backing = BareMemory::Backing::mem_alloc;
   JaxClassic jax;
   int gate_fd = 0;
-  std::string job;              // through the broker, as this job; empty: on the bare device
-  std::string pass_chunk_to;    // behind the broker's back: behind_the_back.hpp
+  std::string job;            // through the broker, as this job; empty: on the bare device
+  std::string pass_chunk_to;  // behind the broker's back: behind_the_back.hpp
   std::string take_chunk_from;
 };
 
@@ -194,10 +194,11 @@ void race(const Device& device, Memory& memory, const Arguments& arguments) {
 int run(int argc, char** argv) {
   Arguments arguments;
   if (!parse(argc, argv, arguments)) {
-    std::fprintf(stderr,
-                 "usage: replay_race_worker [--device 0|UUID|sim:SIZE] [--framework jax|pytorch] [--job NAME]\n"
-                 "       [--backing mem_alloc|vmm] [--fraction 0.75]\n"
-                 "       [--first-request BYTES] [--gate-fd 0]\n");
+    std::fprintf(
+        stderr,
+        "usage: replay_race_worker [--device 0|UUID|sim:SIZE] [--framework jax|pytorch] [--job NAME]\n"
+        "       [--backing mem_alloc|vmm] [--fraction 0.75]\n"
+        "       [--first-request BYTES] [--gate-fd 0]\n");
     return 2;
   }
   say({{"event", "ready"}});

@@ -26,7 +26,9 @@ Barrier::Barrier(const std::string& file, unsigned parties) : parties_(parties) 
   shared_ = static_cast<Shared*>(page);
 }
 
-Barrier::~Barrier() { ::munmap(shared_, sizeof(Shared)); }
+Barrier::~Barrier() {
+  ::munmap(shared_, sizeof(Shared));
+}
 
 bool Barrier::meet() {
   const std::uint32_t round = shared_->round.load();

@@ -1,7 +1,7 @@
 // A barrier between processes, in a file that all of them map.
 //
-// Promises: nobody passes before all have come. Never: survives the death of one who has not come; then meet() says so
-// after a minute.
+// Promises: nobody passes before all have come. Never: survives the death of one who has not come; then
+// meet() says so after a minute.
 #pragma once
 
 #include <atomic>

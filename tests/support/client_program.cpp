@@ -11,11 +11,10 @@
 //   detach                        ok
 //   context                       ok                makes the device's context current
 //   cycle N JOB BYTES             ok N              attach, alloc (unless 0), free, detach, N times
-//   rounds N BYTES PARTIES FILE   ok GRANTED        N times: meet at FILE's barrier, alloc, meet, free and trim
-//   fork                          ok PID            the child does nothing (its guard has run)
-//   rawfork                       ok PID            the same by the bare system call, so that nothing is closed
-//   forkuse                       ok STATUS TEXT    what a forked child's allocation answers
-//   fds                           ok COUNT
+//   rounds N BYTES PARTIES FILE   ok GRANTED        N times: meet at FILE's barrier, alloc, meet, free and
+//   trim fork                          ok PID            the child does nothing (its guard has run) rawfork
+//   ok PID            the same by the bare system call, so that nothing is closed forkuse ok STATUS TEXT what
+//   a forked child's allocation answers fds                           ok COUNT
 //
 // An error answers "error APPORTION_NAME TEXT". The end of standard input ends the program without a detach.
 #include <signal.h>
@@ -48,9 +47,13 @@ std::string error_of(apportion_status status) {
   return std::string("error ") + apportion_status_name(status) + " " + apportion_last_error();
 }
 
-std::string error_of(const Error& error) { return std::string("error ") + to_text(error.code) + " " + error.message; }
+std::string error_of(const Error& error) {
+  return std::string("error ") + to_text(error.code) + " " + error.message;
+}
 
-std::string ok(const std::string& text = {}) { return text.empty() ? "ok" : "ok " + text; }
+std::string ok(const std::string& text = {}) {
+  return text.empty() ? "ok" : "ok " + text;
+}
 
 std::uint64_t pattern(std::uint64_t tag, std::uint64_t address) {
   std::uint64_t x = tag * 0x9E3779B97F4A7C15u ^ address;
@@ -68,7 +71,8 @@ class Program {
     options.struct_size = sizeof options;
     options.job = job.c_str();
     options.flags = flag == "reclaimable" ? APPORTION_RECLAIMABLE : 0;
-    if (const auto status = apportion_attach(&options, &client_); status != APPORTION_OK) return error_of(status);
+    if (const auto status = apportion_attach(&options, &client_); status != APPORTION_OK)
+      return error_of(status);
     return ok(std::to_string(info().session_id));
   }
 
@@ -77,7 +81,8 @@ class Program {
     words >> bytes;
     void* block = nullptr;
     const auto status = apportion_allocate(client_, bytes, nullptr, flags, &block);
-    return status == APPORTION_OK ? ok(std::to_string(reinterpret_cast<std::uint64_t>(block))) : error_of(status);
+    return status == APPORTION_OK ? ok(std::to_string(reinterpret_cast<std::uint64_t>(block)))
+                                  : error_of(status);
   }
 
   std::string free(std::istringstream& words) {
@@ -121,9 +126,9 @@ class Program {
   std::string show_info(std::istringstream&) {
     const apportion_info now = info();
     std::ostringstream out;
-    out << "ok total=" << now.total_bytes << " free=" << now.free_bytes << " guarantee=" << now.guarantee_bytes
-        << " limit=" << now.limit_bytes << " used=" << now.used_bytes << " charged=" << now.charged_bytes
-        << " chunk=" << now.chunk_bytes;
+    out << "ok total=" << now.total_bytes << " free=" << now.free_bytes
+        << " guarantee=" << now.guarantee_bytes << " limit=" << now.limit_bytes << " used=" << now.used_bytes
+        << " charged=" << now.charged_bytes << " chunk=" << now.chunk_bytes;
     return out.str();
   }
 
@@ -152,15 +157,18 @@ class Program {
       apportion_attach_options options{};
       options.struct_size = sizeof options;
       options.job = job.c_str();
-      if (const auto status = apportion_attach(&options, &client_); status != APPORTION_OK) return error_of(status);
+      if (const auto status = apportion_attach(&options, &client_); status != APPORTION_OK)
+        return error_of(status);
       void* block = nullptr;
       if (bytes != 0) {
-        if (const auto status = apportion_allocate(client_, bytes, nullptr, 0, &block); status != APPORTION_OK)
+        if (const auto status = apportion_allocate(client_, bytes, nullptr, 0, &block);
+            status != APPORTION_OK)
           return error_of(status);
       }
       // Every other one leaves a live block to detach.
       if (i % 2 == 0) {
-        if (const auto status = apportion_deallocate(client_, block, nullptr); status != APPORTION_OK) return error_of(status);
+        if (const auto status = apportion_deallocate(client_, block, nullptr); status != APPORTION_OK)
+          return error_of(status);
       }
       if (const auto status = apportion_detach(client_); status != APPORTION_OK) return error_of(status);
     }
@@ -187,19 +195,24 @@ class Program {
       }
       if (!barrier.meet()) return "error barrier nobody came";
       if (block == nullptr) continue;
-      if (const auto freed = apportion_deallocate(client_, block, nullptr); freed != APPORTION_OK) return error_of(freed);
-      if (const auto trimmed = apportion_trim_to(client_, 0, nullptr); trimmed != APPORTION_OK) return error_of(trimmed);
+      if (const auto freed = apportion_deallocate(client_, block, nullptr); freed != APPORTION_OK)
+        return error_of(freed);
+      if (const auto trimmed = apportion_trim_to(client_, 0, nullptr); trimmed != APPORTION_OK)
+        return error_of(trimmed);
     }
     return ok(std::to_string(granted));
   }
 
   // The child lives until it is killed, or its parent's test is.
   std::string fork_child(bool raw) {
-    const pid_t child = raw ? static_cast<pid_t>(::syscall(SYS_clone, SIGCHLD, nullptr, nullptr, nullptr, nullptr)) : ::fork();
+    const pid_t child =
+        raw ? static_cast<pid_t>(::syscall(SYS_clone, SIGCHLD, nullptr, nullptr, nullptr, nullptr))
+            : ::fork();
     if (child == 0) {
       ::close(STDIN_FILENO);
       ::close(STDOUT_FILENO);
-      while (true) ::pause();
+      while (true)
+        ::pause();
     }
     return child > 0 ? ok(std::to_string(child)) : "error system fork";
   }
@@ -212,8 +225,8 @@ class Program {
       void* block = nullptr;
       std::string text = apportion_status_name(apportion_allocate(client_, 1 << 20, nullptr, 0, &block));
       text += std::string(" ") + apportion_last_error();
-      for (const auto status : {apportion_deallocate(client_, nullptr, nullptr), apportion_trim_to(client_, 0, nullptr),
-                                apportion_detach(client_)})
+      for (const auto status : {apportion_deallocate(client_, nullptr, nullptr),
+                                apportion_trim_to(client_, 0, nullptr), apportion_detach(client_)})
         text += std::string(" ") + apportion_status_name(status);
       [[maybe_unused]] const ssize_t n = ::write(pipe[1], text.data(), text.size());
       ::_exit(block == nullptr ? 0 : 1);
@@ -221,7 +234,8 @@ class Program {
     ::close(pipe[1]);
     std::string text;
     char piece[1024];
-    for (ssize_t n = 0; (n = ::read(pipe[0], piece, sizeof piece)) > 0;) text.append(piece, static_cast<std::size_t>(n));
+    for (ssize_t n = 0; (n = ::read(pipe[0], piece, sizeof piece)) > 0;)
+      text.append(piece, static_cast<std::size_t>(n));
     ::close(pipe[0]);
     ::waitpid(child, nullptr, 0);
     return ok(text);
@@ -229,7 +243,8 @@ class Program {
 
   std::string fds(std::istringstream&) {
     std::size_t count = 0;
-    for ([[maybe_unused]] const auto& each : std::filesystem::directory_iterator("/proc/self/fd")) ++count;
+    for ([[maybe_unused]] const auto& each : std::filesystem::directory_iterator("/proc/self/fd"))
+      ++count;
     return ok(std::to_string(count));
   }
 
@@ -288,7 +303,8 @@ int run() {
     std::string command;
     words >> command;
     const auto found = commands.find(command);
-    const std::string answer = found == commands.end() ? "error unknown command " + command : found->second(words);
+    const std::string answer =
+        found == commands.end() ? "error unknown command " + command : found->second(words);
     std::printf("%s\n", answer.c_str());
     std::fflush(stdout);
   }

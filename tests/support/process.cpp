@@ -27,7 +27,8 @@ using std::chrono::duration_cast;
 using std::chrono::milliseconds;
 
 int left(Clock::time_point deadline) {
-  return static_cast<int>(std::max<milliseconds::rep>(0, duration_cast<milliseconds>(deadline - Clock::now()).count()));
+  return static_cast<int>(
+      std::max<milliseconds::rep>(0, duration_cast<milliseconds>(deadline - Clock::now()).count()));
 }
 
 // Between fork and exec: only what is safe there.
@@ -40,7 +41,9 @@ int left(Clock::time_point deadline) {
     const rlimit limit{*launch.open_files, *launch.open_files};
     if (::setrlimit(RLIMIT_NOFILE, &limit) != 0) ::_exit(126);
   }
-  if (launch.uid && (::setgroups(0, nullptr) != 0 || ::setgid(*launch.uid) != 0 || ::setuid(*launch.uid) != 0)) ::_exit(126);
+  if (launch.uid &&
+      (::setgroups(0, nullptr) != 0 || ::setgid(*launch.uid) != 0 || ::setuid(*launch.uid) != 0))
+    ::_exit(126);
   for (const auto& [name, value] : launch.variables) {
     if (value.empty()) {
       ::unsetenv(name.c_str());
@@ -58,7 +61,8 @@ int left(Clock::time_point deadline) {
 
 Process::Process(const Launch& launch) {
   std::vector<char*> words;
-  for (const std::string& word : launch.command) words.push_back(const_cast<char*>(word.c_str()));
+  for (const std::string& word : launch.command)
+    words.push_back(const_cast<char*>(word.c_str()));
   words.push_back(nullptr);
   int in[2];
   int out[2];
@@ -99,7 +103,8 @@ bool Process::say(const std::string& line) {
   struct sigaction ignore {};
   ignore.sa_handler = SIG_IGN;
   ::sigaction(SIGPIPE, &ignore, &before);
-  const bool whole = input_ && ::write(input_.get(), text.data(), text.size()) == static_cast<ssize_t>(text.size());
+  const bool whole =
+      input_ && ::write(input_.get(), text.data(), text.size()) == static_cast<ssize_t>(text.size());
   ::sigaction(SIGPIPE, &before, nullptr);
   return whole;
 }
@@ -159,7 +164,9 @@ int Process::wait(milliseconds patience) {
   return *status;
 }
 
-bool Process::running() { return !reap(false); }
+bool Process::running() {
+  return !reap(false);
+}
 
 void Process::kill() {
   signal(SIGKILL);
@@ -201,7 +208,9 @@ std::vector<pid_t> children_of(pid_t pid) {
   return children;
 }
 
-bool exists(pid_t pid) { return ::kill(pid, 0) == 0 || errno == EPERM; }
+bool exists(pid_t pid) {
+  return ::kill(pid, 0) == 0 || errno == EPERM;
+}
 
 std::string text_of(const std::string& path) {
   const std::ifstream file(path);
@@ -210,7 +219,9 @@ std::string text_of(const std::string& path) {
   return text.str();
 }
 
-bool can_change_uid() { return ::geteuid() == 0; }
+bool can_change_uid() {
+  return ::geteuid() == 0;
+}
 
 namespace {
 

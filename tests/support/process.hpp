@@ -1,7 +1,7 @@
 // A program that a test starts: its lines, its death, what it holds open.
 //
-// Owns: the process. Promises: it is gone when the object goes (SIGKILL, then waited for); every wait has a deadline
-// and fails the test when that passes. Never: signals a process it did not start.
+// Owns: the process. Promises: it is gone when the object goes (SIGKILL, then waited for); every wait has a
+// deadline and fails the test when that passes. Never: signals a process it did not start.
 #pragma once
 
 #include <sys/resource.h>
@@ -24,11 +24,11 @@ using Clock = std::chrono::steady_clock;
 inline constexpr std::chrono::seconds kPatience{60};
 
 struct Launch {
-  std::vector<std::string> command;               // command[0] is a path
-  std::map<std::string, std::string> variables;   // on top of ours; an empty value removes one
-  std::optional<uid_t> uid;                       // and the gid of the same number, no other groups; needs root
-  std::optional<rlim_t> open_files;               // RLIMIT_NOFILE, soft and hard
-  std::string errors;                             // file its standard error is appended to; empty: ours
+  std::vector<std::string> command;              // command[0] is a path
+  std::map<std::string, std::string> variables;  // on top of ours; an empty value removes one
+  std::optional<uid_t> uid;          // and the gid of the same number, no other groups; needs root
+  std::optional<rlim_t> open_files;  // RLIMIT_NOFILE, soft and hard
+  std::string errors;                // file its standard error is appended to; empty: ours
 };
 
 class Process {
@@ -63,7 +63,8 @@ class Process {
 };
 
 // Polls until `done` says so; false when the time is up.
-[[nodiscard]] bool eventually(const std::function<bool()>& done, std::chrono::milliseconds patience = kPatience);
+[[nodiscard]] bool eventually(const std::function<bool()>& done,
+                              std::chrono::milliseconds patience = kPatience);
 
 // Of /proc; 0 where the process is gone.
 [[nodiscard]] std::size_t open_fds(pid_t pid);
@@ -74,8 +75,8 @@ class Process {
 // True where this process may become other users. Tests with several uids need it.
 [[nodiscard]] bool can_change_uid();
 
-// Ends the test program, naming the test, when `limit` passes before the object goes: a loop that hangs must not be
-// taken for one that runs.
+// Ends the test program, naming the test, when `limit` passes before the object goes: a loop that hangs must
+// not be taken for one that runs.
 class Watchdog {
  public:
   explicit Watchdog(std::chrono::seconds limit);

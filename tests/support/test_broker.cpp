@@ -49,10 +49,11 @@ std::string Scratch::write(const std::string& name, const std::string& text) con
   return path;
 }
 
-TestBroker::TestBroker(BrokerOptions options) : device_(folder_options(options)), options_(std::move(options)) {
+TestBroker::TestBroker(BrokerOptions options)
+    : device_(folder_options(options)), options_(std::move(options)) {
   const std::string size = std::to_string(options_.device / 1_MiB) + "MiB";
-  config_ = scratch_.write("apportion.toml",
-                           "[broker]\ndevice = \"sim:" + size + "\"\n" + options_.broker + "\n" + options_.jobs);
+  config_ = scratch_.write(
+      "apportion.toml", "[broker]\ndevice = \"sim:" + size + "\"\n" + options_.broker + "\n" + options_.jobs);
   socket_ = scratch_.path() + "/broker.sock";
   log_ = scratch_.path() + "/log";
   if (options_.uid) REQUIRE(::chown(scratch_.path().c_str(), *options_.uid, *options_.uid) == 0);
@@ -84,12 +85,17 @@ TestBroker::~TestBroker() {
 Launch TestBroker::launch(const std::string& config, const std::string& socket) const {
   Launch launch;
   launch.command = {built("broker/apportiond"), "--config", config};
-  launch.variables = {{"APPORTION_SOCKET", socket}, {"CUDASIM_DIR", device_.path()}, {"CUDASIM_FORCE", "1"},
-                      {"APPORTION_CONFIG", ""},     {"APPORTION_LOG", "info"}};
+  launch.variables = {{"APPORTION_SOCKET", socket},
+                      {"CUDASIM_DIR", device_.path()},
+                      {"CUDASIM_FORCE", "1"},
+                      {"APPORTION_CONFIG", ""},
+                      {"APPORTION_LOG", "info"}};
   return launch;
 }
 
-pid_t TestBroker::broker_pid() const { return static_cast<pid_t>(status().broker.pid); }
+pid_t TestBroker::broker_pid() const {
+  return static_cast<pid_t>(status().broker.pid);
+}
 
 StatusAnswer TestBroker::status() const {
   Result<StatusAnswer> answer = try_status();
@@ -133,13 +139,15 @@ void TestBroker::wait_idle() const {
   const auto idle = [&] {
     const StatusAnswer answer = status();
     const TotalsRecord& totals = answer.broker.totals;
-    return answer.sessions.empty() && totals.charged == 0 && totals.in_transit == 0 && totals.free == totals.pool;
+    return answer.sessions.empty() && totals.charged == 0 && totals.in_transit == 0 &&
+           totals.free == totals.pool;
   };
   if (eventually(idle, std::chrono::seconds(30))) return;
   const StatusAnswer answer = status();
   const TotalsRecord& totals = answer.broker.totals;
-  INFO("sessions " << answer.sessions.size() << ", charged " << totals.charged << ", in transit " << totals.in_transit
-                   << ", free " << totals.free << ", loose " << totals.loose << ", pool " << totals.pool << "\nlog:\n"
+  INFO("sessions " << answer.sessions.size() << ", charged " << totals.charged << ", in transit "
+                   << totals.in_transit << ", free " << totals.free << ", loose " << totals.loose << ", pool "
+                   << totals.pool << "\nlog:\n"
                    << log());
   FAIL("the broker did not come to rest");
 }
@@ -155,14 +163,18 @@ TestBroker::Footprint TestBroker::footprint() const {
   // Connections that we have closed are open there for a moment still, our question for the pid among them.
   const pid_t broker = broker_pid();
   print.broker_fds = open_fds(broker);
-  (void)eventually([&] {
-    print.broker_fds = std::min(print.broker_fds, open_fds(broker));
-    return false;
-  }, std::chrono::milliseconds(40));
+  (void)eventually(
+      [&] {
+        print.broker_fds = std::min(print.broker_fds, open_fds(broker));
+        return false;
+      },
+      std::chrono::milliseconds(40));
   print.own_fds = open_fds(::getpid());
-  for (const cudasim::AllocationInfo& each : device().census().allocations) print.allocations += each.referenced ? 1 : 0;
+  for (const cudasim::AllocationInfo& each : device().census().allocations)
+    print.allocations += each.referenced ? 1 : 0;
   std::error_code ignored;
-  for (fs::recursive_directory_iterator at(device_.path(), ignored), end; at != end; at.increment(ignored)) ++print.files;
+  for (fs::recursive_directory_iterator at(device_.path(), ignored), end; at != end; at.increment(ignored))
+    ++print.files;
   return print;
 }
 
@@ -173,7 +185,8 @@ void TestBroker::wait_footprint(const Footprint& before) const {
 
 std::ostream& operator<<(std::ostream& out, const TestBroker::Footprint& print) {
   return out << "{keeper fds " << print.keeper_fds << ", broker fds " << print.broker_fds << ", own fds "
-             << print.own_fds << ", allocations " << print.allocations << ", device files " << print.files << "}";
+             << print.own_fds << ", allocations " << print.allocations << ", device files " << print.files
+             << "}";
 }
 
 Refused run_refused(const Launch& launch) {
@@ -182,7 +195,8 @@ Refused run_refused(const Launch& launch) {
   with_errors.errors = scratch.path() + "/errors";
   Process process(with_errors);
   Refused out;
-  while (const auto line = process.line()) out.output += *line + "\n";
+  while (const auto line = process.line())
+    out.output += *line + "\n";
   out.status = process.wait();
   out.errors = text_of(with_errors.errors);
   return out;

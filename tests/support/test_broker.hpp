@@ -1,7 +1,8 @@
 // A real apportiond on a simulated device of its own, for one test.
 //
-// Owns: the device's folder under /dev/shm, a folder with config, socket and log, the keeper and its broker. Promises:
-// ready when constructed; all of it gone when destroyed. Clients need no variable but APPORTION_SOCKET.
+// Owns: the device's folder under /dev/shm, a folder with config, socket and log, the keeper and its broker.
+// Promises: ready when constructed; all of it gone when destroyed. Clients need no variable but
+// APPORTION_SOCKET.
 #pragma once
 
 #include <map>

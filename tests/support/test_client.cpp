@@ -24,13 +24,18 @@ Launch launch_of(const TestBroker& broker, const ClientOptions& options) {
   return launch;
 }
 
-std::string number(Bytes bytes) { return std::to_string(bytes.value); }
+std::string number(Bytes bytes) {
+  return std::to_string(bytes.value);
+}
 
 }  // namespace
 
-TestClient::TestClient(const TestBroker& broker, const ClientOptions& options) : process_(launch_of(broker, options)) {}
+TestClient::TestClient(const TestBroker& broker, const ClientOptions& options)
+    : process_(launch_of(broker, options)) {}
 
-void TestClient::send(const std::string& command) { (void)process_.say(command); }
+void TestClient::send(const std::string& command) {
+  (void)process_.say(command);
+}
 
 TestClient::Answer TestClient::answer() {
   Answer answer;
@@ -60,20 +65,31 @@ std::uint64_t TestClient::attach(const std::string& job, bool reclaimable) {
   return std::stoull(must("attach " + job + (reclaimable ? " reclaimable" : "")));
 }
 
-std::uint64_t TestClient::alloc(Bytes bytes) { return std::stoull(must("alloc " + number(bytes))); }
-std::uint64_t TestClient::exact(Bytes bytes) { return std::stoull(must("exact " + number(bytes))); }
-void TestClient::free(std::uint64_t address) { must("free " + std::to_string(address)); }
+std::uint64_t TestClient::alloc(Bytes bytes) {
+  return std::stoull(must("alloc " + number(bytes)));
+}
+std::uint64_t TestClient::exact(Bytes bytes) {
+  return std::stoull(must("exact " + number(bytes)));
+}
+void TestClient::free(std::uint64_t address) {
+  must("free " + std::to_string(address));
+}
 
 void TestClient::write(std::uint64_t address, Bytes bytes, std::uint64_t tag) {
   must("write " + std::to_string(address) + " " + number(bytes) + " " + std::to_string(tag));
 }
 
 Bytes TestClient::check(std::uint64_t address, Bytes bytes, std::uint64_t tag) {
-  return Bytes{std::stoull(must("check " + std::to_string(address) + " " + number(bytes) + " " + std::to_string(tag)))};
+  return Bytes{std::stoull(
+      must("check " + std::to_string(address) + " " + number(bytes) + " " + std::to_string(tag)))};
 }
 
-Bytes TestClient::trim(Bytes bytes) { return Bytes{std::stoull(must("trim " + number(bytes)))}; }
-void TestClient::detach() { must("detach"); }
+Bytes TestClient::trim(Bytes bytes) {
+  return Bytes{std::stoull(must("trim " + number(bytes)))};
+}
+void TestClient::detach() {
+  must("detach");
+}
 
 std::map<std::string, Bytes> TestClient::info() {
   std::map<std::string, Bytes> figures;

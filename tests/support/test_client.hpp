@@ -1,6 +1,7 @@
 // A client process in a test's hands: tests/support/client_program.cpp does what it is told.
 //
-// Promises: each call waits for the answer, with a deadline. The shorthands fail the test where the answer is an error.
+// Promises: each call waits for the answer, with a deadline. The shorthands fail the test where the answer is
+// an error.
 #pragma once
 
 #include <cstdint>
@@ -40,7 +41,7 @@ class TestClient {
   std::string must(const std::string& command);
 
   std::uint64_t attach(const std::string& job, bool reclaimable = false);  // the session's id
-  std::uint64_t alloc(Bytes bytes);                                       // the address
+  std::uint64_t alloc(Bytes bytes);                                        // the address
   std::uint64_t exact(Bytes bytes);
   void free(std::uint64_t address);
   void write(std::uint64_t address, Bytes bytes, std::uint64_t tag);

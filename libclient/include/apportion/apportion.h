@@ -1,21 +1,22 @@
 /* Apportion: device memory from the broker, under a job's guarantee and limit.
  *
- * Link libapportion.so (the CUDA driver is loaded at run time, and no CUDA header is needed here), attach to a job,
- * and allocate. Memory is device memory of the broker's GPU, mapped readable and writable into this process; pointers
- * work wherever a CUdeviceptr or the result of cudaMalloc does, but for cudaIpc (ask for APPORTION_EXACT where a
- * library needs one driver handle: RDMA registration, NCCL buffers).
+ * Link libapportion.so (the CUDA driver is loaded at run time, and no CUDA header is needed here), attach to
+ * a job, and allocate. Memory is device memory of the broker's GPU, mapped readable and writable into this
+ * process; pointers work wherever a CUdeviceptr or the result of cudaMalloc does, but for cudaIpc (ask for
+ * APPORTION_EXACT where a library needs one driver handle: RDMA registration, NCCL buffers).
  *
  * Units: every size is in bytes. Blocks are aligned to 512 bytes and rounded up to a multiple of them.
- * Errors: every function answers an apportion_status; apportion_last_error() has one line of text for the last one on
- *   the calling thread. After an error nothing has changed, unless the text says so. Out-parameters are then untouched.
- * Threads: every function may be called from any thread at any time, but for apportion_detach, which is the last call
- *   on its session. Calls wait for each other only for as long as one needs the driver or the broker.
- * Signals: from a handler that interrupted a call of this library, calls answer APPORTION_BUSY and do not deadlock.
- * fork: the child is not attached. Its calls answer APPORTION_NOT_ATTACHED, and the parent notices nothing. CUDA
- *   itself does not survive fork: exec, or start workers with spawn. exec: nothing is passed on.
- * Broker gone: what is held stays usable, and allocations that fit into it go on; more answers
- *   APPORTION_DISCONNECTED.
- * Stability: names, values and layouts here only grow. Structures begin with their size, as the caller knows them.
+ * Errors: every function answers an apportion_status; apportion_last_error() has one line of text for the
+ * last one on the calling thread. After an error nothing has changed, unless the text says so. Out-parameters
+ * are then untouched. Threads: every function may be called from any thread at any time, but for
+ * apportion_detach, which is the last call on its session. Calls wait for each other only for as long as one
+ * needs the driver or the broker. Signals: from a handler that interrupted a call of this library, calls
+ * answer APPORTION_BUSY and do not deadlock. While the arena has room, allocate and deallocate work from any
+ * handler; growth uses malloc and is not for handlers. fork: the child is not attached. Its calls answer
+ * APPORTION_NOT_ATTACHED, and the parent notices nothing. CUDA itself does not survive fork: exec, or start
+ * workers with spawn. exec: nothing is passed on. Broker gone: what is held stays usable, and allocations
+ * that fit into it go on; more answers APPORTION_DISCONNECTED. Stability: names, values and layouts here only
+ * grow. Structures begin with their size, as the caller knows them.
  */
 #ifndef APPORTION_APPORTION_H
 #define APPORTION_APPORTION_H
@@ -44,73 +45,79 @@ typedef struct CUstream_st* apportion_stream;
 
 typedef enum apportion_status {
   APPORTION_OK = 0,
-  APPORTION_INVALID = 1,        /* an argument is wrong: 0 bytes, a pointer that is no live block */
-  APPORTION_NOT_FOUND = 2,      /* no broker, no such job, or its device is not visible to this process */
-  APPORTION_DENIED = 3,         /* it exists, and this user may not have it */
-  APPORTION_QUOTA = 4,          /* above the job's limit, or not to be had now; the text says who holds the rest */
-  APPORTION_OUT_OF_MEMORY = 5,  /* the device, its addresses or the host have no room */
-  APPORTION_DRIVER = 6,         /* the CUDA driver answered an error; the text has its name and number */
-  APPORTION_SYSTEM = 7,         /* a system call failed: out of file descriptors, for example */
-  APPORTION_PROTOCOL = 8,       /* the broker is of another version */
-  APPORTION_DISCONNECTED = 9,   /* the broker is gone */
-  APPORTION_NOT_ATTACHED = 10,  /* no session: never attached, detached, or a forked child */
-  APPORTION_BUSY = 11,          /* try again: a stream is being captured, or a signal handler interrupted a call */
-  APPORTION_TIMED_OUT = 12      /* the broker did not answer in time */
+  APPORTION_INVALID = 1,   /* an argument is wrong: 0 bytes, a pointer that is no live block */
+  APPORTION_NOT_FOUND = 2, /* no broker, no such job, or its device is not visible to this process */
+  APPORTION_DENIED = 3,    /* it exists, and this user may not have it */
+  APPORTION_QUOTA = 4,     /* above the job's limit, or not to be had now; the text says who holds the rest */
+  APPORTION_OUT_OF_MEMORY = 5, /* the device, its addresses or the host have no room */
+  APPORTION_DRIVER = 6,        /* the CUDA driver answered an error; the text has its name and number */
+  APPORTION_SYSTEM = 7,        /* a system call failed: out of file descriptors, for example */
+  APPORTION_PROTOCOL = 8,      /* the broker is of another version */
+  APPORTION_DISCONNECTED = 9,  /* the broker is gone */
+  APPORTION_NOT_ATTACHED = 10, /* no session: never attached, detached, or a forked child */
+  APPORTION_BUSY = 11,     /* try again: a stream is being captured, or a signal handler interrupted a call */
+  APPORTION_TIMED_OUT = 12 /* the broker did not answer in time */
 } apportion_status;
 
 /* "APPORTION_QUOTA" and so on; "unknown" for other values. Never NULL. */
 APPORTION_API const char* apportion_status_name(apportion_status status);
 
-/* One line for a person about the last error on this thread; "" before the first. Valid until the next call of this
- * library on this thread. Never NULL. */
+/* One line for a person about the last error on this thread; "" before the first. Valid until the next call
+ * of this library on this thread. Never NULL. */
 APPORTION_API const char* apportion_last_error(void);
 
 /* "0.1.0". */
 APPORTION_API const char* apportion_version(void);
 
-/* The session promises to give idle memory back when the broker asks. It is then told the job's limit as total instead
- * of its guarantee, and may borrow what other jobs do not use. */
+/* The session promises to give idle memory back when the broker asks. It is then told the job's limit as
+ * total instead of its guarantee, and may borrow what other jobs do not use. */
 #define APPORTION_RECLAIMABLE 1u
 
 typedef struct apportion_attach_options {
   size_t struct_size; /* sizeof(apportion_attach_options) */
   const char* job;    /* NULL: the environment's APPORTION_JOB, else the config's [jobs.default] */
-  const char* socket; /* path of the broker's socket or of its folder; NULL: APPORTION_SOCKET, else the default places */
+  const char* socket; /* path of the broker's socket or of its folder; NULL: APPORTION_SOCKET, else the
+                         default places */
   const char* label;  /* for people who look at `apportion status`; NULL: the program's name */
   uint32_t flags;     /* APPORTION_RECLAIMABLE, or 0 */
 } apportion_attach_options;
 
-/* Joins a job. options may be NULL. One process may attach several times; each is a session of its own, at most 64 at a
- * time (APPORTION_BUSY). Takes no device memory yet. Errors: NOT_FOUND, listing every path tried and the command that
- * starts a broker; DENIED; INVALID; DRIVER; PROTOCOL; TIMED_OUT. */
-APPORTION_API apportion_status apportion_attach(const apportion_attach_options* options, apportion_client** client);
+/* Joins a job. options may be NULL. One process may attach several times; each is a session of its own, at
+ * most 64 at a time (APPORTION_BUSY). Takes no device memory yet. Errors: NOT_FOUND, listing every path tried
+ * and the command that starts a broker; DENIED; INVALID; DRIVER; PROTOCOL; TIMED_OUT. */
+APPORTION_API apportion_status apportion_attach(const apportion_attach_options* options,
+                                                apportion_client** client);
 
-/* Waits for the GPU, unmaps everything, live blocks included, and gives it back. BUSY: a stream is being captured, and
- * the session goes on. After any other answer the session is over. */
+/* Waits for the GPU, unmaps everything, live blocks included, and gives it back. BUSY: a stream is being
+ * captured, and the session goes on. After any other answer the session is over. */
 APPORTION_API apportion_status apportion_detach(apportion_client* client);
 
-/* The block is one driver handle of its own, rounded up to the driver's granularity (2 MiB): for RDMA registration and
- * for libraries that ask for the handle. It comes from the broker and goes back to it at once when it is freed. */
+/* The block is one driver handle of its own, rounded up to the driver's granularity (2 MiB): for RDMA
+ * registration and for libraries that ask for the handle. It comes from the broker and goes back to it at
+ * once when it is freed. */
 #define APPORTION_EXACT 1u
 
 /* A block that work on `stream` may use at once; work on other streams must be ordered after it, as with
- * cudaMallocAsync. While there is room no driver call, system call or message is made; else chunks are leased, and within
- * the job's guarantee that may wait as long as the config's `wait`. flags: APPORTION_EXACT, or 0.
- * Errors: INVALID (0 bytes); QUOTA; OUT_OF_MEMORY; BUSY; DRIVER; SYSTEM; DISCONNECTED; TIMED_OUT; NOT_ATTACHED. */
-APPORTION_API apportion_status apportion_allocate(apportion_client* client, size_t bytes, apportion_stream stream,
-                                                  uint32_t flags, void** pointer);
+ * cudaMallocAsync. While there is room no driver call, system call or message is made; else chunks are
+ * leased, and within the job's guarantee that may wait as long as the config's `wait`. flags:
+ * APPORTION_EXACT, or 0. Errors: INVALID (0 bytes); QUOTA; OUT_OF_MEMORY; BUSY; DRIVER; SYSTEM; DISCONNECTED;
+ * TIMED_OUT; NOT_ATTACHED. */
+APPORTION_API apportion_status apportion_allocate(apportion_client* client, size_t bytes,
+                                                  apportion_stream stream, uint32_t flags, void** pointer);
 
-/* Frees a block. Its last use, on whatever stream, must be ordered before `stream`'s work so far. It is reused on
- * `stream` at once, elsewhere only after the GPU was synchronised. NULL does nothing.
- * Errors: INVALID (freed twice, or not from this session); BUSY; NOT_ATTACHED; of an exact block also DRIVER: then it is
- * lost. */
-APPORTION_API apportion_status apportion_deallocate(apportion_client* client, void* pointer, apportion_stream stream);
+/* Frees a block. Its last use, on whatever stream, must be ordered before `stream`'s work so far. It is
+ * reused on `stream` at once, elsewhere only after the GPU was synchronised. NULL does nothing. Errors:
+ * INVALID (freed twice, or not from this session); BUSY; NOT_ATTACHED; of an exact block also DRIVER: then it
+ * is lost. */
+APPORTION_API apportion_status apportion_deallocate(apportion_client* client, void* pointer,
+                                                    apportion_stream stream);
 
 /* Call before a stream is destroyed: a new stream may get its handle, and must not inherit its frees. */
 APPORTION_API apportion_status apportion_stream_gone(apportion_client* client, apportion_stream stream);
 
-/* Gives back chunks without a live block, wherever they lie, until no more than `bytes` are mapped; 0: all of them.
- * *returned (may be NULL): bytes given back. Waits for the GPU. Errors: BUSY (nothing was given back); DRIVER. */
+/* Gives back chunks without a live block, wherever they lie, until no more than `bytes` are mapped; 0: all of
+ * them. *returned (may be NULL): bytes given back. Waits for the GPU. Errors: BUSY (nothing was given back);
+ * DRIVER. */
 APPORTION_API apportion_status apportion_trim_to(apportion_client* client, size_t bytes, size_t* returned);
 
 typedef struct apportion_info {
@@ -137,35 +144,36 @@ APPORTION_API apportion_status apportion_get_info(apportion_client* client, appo
 
 /* Names as in JAX's Device.memory_stats(). Of this session. */
 typedef struct apportion_stats {
-  size_t struct_size;               /* sizeof(apportion_stats), set by the caller */
-  uint64_t num_allocs;              /* allocations that succeeded, ever (count) */
-  uint64_t bytes_in_use;            /* live blocks */
+  size_t struct_size;    /* sizeof(apportion_stats), set by the caller */
+  uint64_t num_allocs;   /* allocations that succeeded, ever (count) */
+  uint64_t bytes_in_use; /* live blocks */
   uint64_t peak_bytes_in_use;
   uint64_t largest_alloc_size;
-  uint64_t bytes_limit;             /* the total this program was told */
-  uint64_t bytes_reserved;          /* leased and mapped */
+  uint64_t bytes_limit;    /* the total this program was told */
+  uint64_t bytes_reserved; /* leased and mapped */
   uint64_t peak_bytes_reserved;
-  uint64_t bytes_reservable_limit;  /* addresses of the arena */
+  uint64_t bytes_reservable_limit; /* addresses of the arena */
   uint64_t largest_free_block_bytes;
-  uint64_t pool_bytes;              /* leased */
+  uint64_t pool_bytes; /* leased */
   uint64_t peak_pool_bytes;
-  uint64_t live_blocks;             /* (count) */
-  uint64_t cached_bytes;            /* mapped, in no live block */
-  uint64_t idle_bytes;              /* chunks with no live block: what apportion_trim_to(0) gives back */
-  uint64_t pending_bytes;           /* cached, and waiting for a synchronise before another stream may have it */
-  double fragmentation;             /* (free - largest free block) / free, in 0..1 */
-  uint64_t arena_hits;              /* allocations served in the arena (count) */
-  uint64_t arena_misses;            /* allocations that needed the driver or the broker (count) */
-  uint64_t synchronizes;            /* (count) */
-  uint64_t growths;                 /* (count) */
-  uint64_t chunks_leased;           /* (count) */
-  uint64_t chunks_moved;            /* idle chunks mapped elsewhere instead of leasing new ones (count) */
-  uint64_t chunks_returned;         /* (count) */
+  uint64_t live_blocks;     /* (count) */
+  uint64_t cached_bytes;    /* mapped, in no live block */
+  uint64_t idle_bytes;      /* chunks with no live block: what apportion_trim_to(0) gives back */
+  uint64_t pending_bytes;   /* cached, and waiting for a synchronise before another stream may have it */
+  double fragmentation;     /* (free - largest free block) / free, in 0..1 */
+  uint64_t arena_hits;      /* allocations served in the arena (count) */
+  uint64_t arena_misses;    /* allocations that needed the driver or the broker (count) */
+  uint64_t synchronizes;    /* (count) */
+  uint64_t growths;         /* (count) */
+  uint64_t chunks_leased;   /* (count) */
+  uint64_t chunks_moved;    /* idle chunks mapped elsewhere instead of leasing new ones (count) */
+  uint64_t chunks_returned; /* (count) */
 } apportion_stats;
 
 APPORTION_API apportion_status apportion_get_stats(apportion_client* client, apportion_stats* stats);
 
-/* Verifies every invariant of the session's arena. Slow; for tests and bug reports. INVALID with the broken rule. */
+/* Verifies every invariant of the session's arena. Slow; for tests and bug reports. INVALID with the broken
+ * rule. */
 APPORTION_API apportion_status apportion_check(apportion_client* client);
 
 #ifdef __cplusplus

@@ -45,7 +45,7 @@ void World::check_truth() const {
     const Client& client = clients_[i];
     for (const ChunkId id : client.has) {
       has[job_of(i).value] += size_.at(id);
-      const Chunk* chunk = core_->book().find(id);
+      const BookedChunk* chunk = core_->book().find(id);
       APPORTION_CHECK(chunk != nullptr && chunk->lessee == client.session && chunk->bytes == size_.at(id));
       for (std::size_t j = 0; j < i; ++j)
         APPORTION_CHECK(!clients_[j].has.contains(id));
@@ -78,7 +78,7 @@ std::string World::fingerprint() const {
   // Chunks that are alike are alike: sorted, without their names.
   std::vector<std::string> chunks;
   const auto describe = [&](ChunkId id) {
-    const Chunk* chunk = core_->book().find(id);
+    const BookedChunk* chunk = core_->book().find(id);
     if (chunk == nullptr) return std::string("gone");
     const std::size_t place = place_of(chunk->lessee);
     std::string one = std::to_string(static_cast<int>(chunk->state)) + (chunk->sent ? "s" : "") + "/" +

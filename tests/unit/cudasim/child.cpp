@@ -11,6 +11,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <iostream>
 
 namespace cudasim::testing {
 namespace {
@@ -112,6 +113,10 @@ Child::Child(int ends[2], const std::string& device_folder, std::function<void(D
   pid_ = ::fork();
   if (pid_ < 0) std::abort();
   if (pid_ == 0) {
+    // A reporter that collects what is written has lent std::cout a buffer on its stack; exit() would flush
+    // into it.
+    for (std::ostream* stream : {&std::cout, &std::cerr, &std::clog})
+      stream->rdbuf(nullptr);
     link_.close();
     Link own(ends[1]);
     prepare(device_folder, options);

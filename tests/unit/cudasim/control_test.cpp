@@ -1,8 +1,10 @@
 // What tests do to the simulator while programs run: faults, delays, modes; and what they read from it.
 #include <signal.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <cstdio>
 
 #include "tests/support/catch.hpp"
 #include "tests/unit/cudasim/child.hpp"
@@ -275,4 +277,37 @@ TEST_CASE("a double release aborts in strict mode and is refused otherwise") {
   });
   CHECK(child.wait() == (options.strict ? -SIGABRT : 0));
   CHECK(folder->violations() == (options.strict ? 1 : 0));
+}
+
+TEST_CASE("cudasim-ctl shows the census, sets faults, and refuses what it cannot read") {
+  TemporaryFolder folder(small_device());
+  Child child(folder.path(), create_on_request);
+  auto ctl = [&](const std::string& arguments, std::string* output = nullptr) {
+    const std::string command =
+        "CUDASIM_DIR=" + folder.path() + " " CUDASIM_CTL " " + arguments + " 2>/dev/null";
+    FILE* pipe = ::popen(command.c_str(), "r");
+    REQUIRE(pipe != nullptr);
+    char line[8192] = "";
+    while (std::fgets(line, sizeof line, pipe))
+      if (output) *output += line;
+    return WEXITSTATUS(::pclose(pipe));
+  };
+  std::string census, calls;
+  CHECK(ask(child) == CUDA_SUCCESS);
+  CHECK(ctl("census", &census) == 0);
+  CHECK(census.find("\"physical_bytes\":2097152,\"referenced_bytes\":2097152,\"overlap_bytes\":0}\n") !=
+        std::string::npos);
+  CHECK(ctl("fault cuMemCreate 2 2 1") == 0);
+  CHECK(ask(child) == CUDA_SUCCESS);
+  CHECK(ask(child) == CUDA_ERROR_OUT_OF_MEMORY);
+  CHECK(ask(child) == CUDA_SUCCESS);
+  CHECK(ctl("calls cuMemCreate", &calls) == 0);
+  CHECK(calls == "4\n");
+  CHECK(ctl("stranger 0 256MiB") == 0);
+  CHECK(ask(child) == CUDA_ERROR_OUT_OF_MEMORY);
+  for (const char* wrong : {"", "sensus", "fault cuMemCreate", "fault cuMemCreate two",
+                            "fault cuMemCreate 2 0", "stranger 0 lots", "lost 0 maybe", "census now"})
+    CHECK(ctl(wrong) == 2);
+  for (const char* absent : {"lost 7 1", "lost x 1"})
+    CHECK(ctl(absent) == 1);
 }

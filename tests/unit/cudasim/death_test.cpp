@@ -165,12 +165,9 @@ TEST_CASE("wherever processes are killed, physical bytes equal referenced bytes"
   std::mt19937_64 random(seed());
   TemporaryFolder folder(device_of(512u << 20));
   folder->set_death_ms(0, 20);
-  const char* functions[] = {"cuMemCreate",
-                             "cuMemExportToShareableHandle",
-                             "cuMemAddressReserve",
-                             "cuMemMap",
-                             "cuMemSetAccess",
-                             "cuMemRelease",
+  const char* functions[] = {"cuMemCreate",         "cuMemExportToShareableHandle",
+                             "cuMemAddressReserve", "cuMemMap",
+                             "cuMemSetAccess",      "cuMemRelease",
                              "cuMemUnmap"};
   const char* long_run = std::getenv("APPORTION_LONG");
   const int rounds = long_run ? 300 : 25;

@@ -138,6 +138,24 @@ TEST_CASE("a folder of another version is refused and left alone") {
   CHECK(lines.find("another version") != std::string::npos);
 }
 
+TEST_CASE("the A100 profile delays what the contract gives a figure for, and is off by default") {
+  FolderOptions options;
+  options.a100_latency = GENERATE(false, true);
+  TemporaryFolder folder(options);
+  const FunctionRecord& create =
+      folder->folder().page().functions[folder->folder().function_index("cuMemCreate")];
+  CHECK(create.delay_ns == (options.a100_latency ? 195'000 : 0));
+  Child child(folder.path(), [](Driver& driver, Link& link) {
+    SYM(driver, cuInit)(0);
+    const u64 start = monotonic_ns();
+    for (int i = 0; i < 10; i++)
+      create_chunk(driver, kStep);
+    link.send(monotonic_ns() - start);
+  });
+  const u64 spent_ns = child.link().receive();
+  if (options.a100_latency) CHECK(spent_ns >= 1'950'000);
+}
+
 TEST_CASE("every undocumented export table is answered with not found") {
   TemporaryFolder folder;
   Child child(folder.path(), [](Driver& driver, Link&) {

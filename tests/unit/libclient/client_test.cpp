@@ -1,79 +1,12 @@
-// The client against a broker that behaves and one that does not: attach, growth, refusals, roll-back,
-// descriptors.
-#include "libclient/client.hpp"
-
-#include <sys/resource.h>
-
+// The client against a broker that behaves: attach, growth, what is told, reports, threads, contexts, a
+// thousand sessions.
 #include <array>
 #include <thread>
 
-#include "tests/support/catch.hpp"
-#include "tests/unit/libclient/fake_broker.hpp"
+#include "tests/unit/libclient/client_support.hpp"
 
 using namespace apportion;
 using namespace apportion::testing;
-
-namespace {
-
-std::unique_ptr<Client> attach(const FakeBroker& broker, bool reclaimable = false) {
-  Result<std::unique_ptr<Client>> client = Client::attach({"trainer", "test", broker.path(), reclaimable});
-  if (!client) FAIL(client.error().message);
-  return *std::move(client);
-}
-
-Address must_allocate(Client& client, Bytes bytes, bool exact = false) {
-  const Result<Address> block = client.allocate(bytes, 0, exact);
-  if (!block) FAIL(block.error().message);
-  return *block;
-}
-
-cudasim::Control& control() {
-  return SimulatedDevice::instance().folder->control();
-}
-
-// Fails the nth call of a driver function once, in any process.
-class Failing {
- public:
-  Failing(const char* function, int code, std::uint64_t nth = 1, std::uint64_t count = 1)
-      : function_(function) {
-    cudasim::Fault fault;
-    fault.code = code;
-    fault.first = nth;
-    fault.count = count;
-    control().set_fault(function, fault);
-  }
-  ~Failing() { control().clear_fault(function_); }
-  Failing(const Failing&) = delete;
-  Failing& operator=(const Failing&) = delete;
-
- private:
-  std::string function_;
-};
-
-// Writes and reads back the first and last bytes, with the context that the client would use.
-bool usable(Address block, Bytes bytes) {
-  const DriverTable& driver = SimulatedDevice::instance().device->driver();
-  CUcontext context = nullptr;
-  CUcontext popped = nullptr;
-  if (driver.device_primary_ctx_retain(&context, 0) != CUDA_SUCCESS) return false;
-  driver.ctx_push_current(context);
-  bool good = true;
-  for (const Address at : {block, block + bytes.value - 8}) {
-    const std::uint64_t written = at * 0x9e3779b97f4a7c15;
-    std::uint64_t read = 0;
-    good = good && driver.memcpy_htod(at, &written, 8) == CUDA_SUCCESS &&
-           driver.memcpy_dtoh(&read, at, 8) == CUDA_SUCCESS && read == written;
-  }
-  driver.ctx_pop_current(&popped);
-  driver.device_primary_ctx_release(0);
-  return good;
-}
-
-std::uint64_t referenced() {
-  return control().census().referenced_bytes;
-}
-
-}  // namespace
 
 TEST_CASE("a client attaches, allocates, uses, frees, trims and detaches") {
   FakeBroker broker;
@@ -150,137 +83,6 @@ TEST_CASE("an exact block is one lease of exactly its size, given back when it i
   CHECK(broker.leased() == 1);
   CHECK(client->deallocate(block, 0).ok());
   CHECK(broker.leased() == 0);
-}
-
-TEST_CASE("F33: whichever driver call of a growth fails, nothing is left and the leases go back") {
-  FakeBroker broker;
-  auto client = attach(broker);
-  must_allocate(*client, 1_KiB);  // so that a context is there
-  const std::uint64_t before = referenced();
-  for (const char* function : {"cuMemImportFromShareableHandle", "cuMemGetAllocationPropertiesFromHandle",
-                               "cuMemMap", "cuMemSetAccess"}) {
-    const int chunks = std::string(function) == "cuMemSetAccess" ? 1 : 3;
-    for (int nth = 1; nth <= chunks; ++nth) {
-      INFO(function << " " << nth);
-      const FakeBroker::Seen seen = broker.seen();
-      {
-        const Failing failing(function, 999, static_cast<std::uint64_t>(nth));
-        const Result<Address> failed = client->allocate(6_MiB, 0, false);
-        REQUIRE(!failed);
-        CHECK(failed.error().code == Errc::driver);
-        CHECK(failed.error().message.find(function) != std::string::npos);
-      }
-      CHECK(broker.wait([&](const auto& now) { return now.nacked == seen.nacked + 3; }));
-      CHECK(broker.seen().nack_reason == Errc::driver);
-      CHECK(broker.leased() == 1);
-      CHECK(referenced() == before);
-      CHECK(client->check().ok());
-    }
-  }
-  CHECK(usable(must_allocate(*client, 6_MiB), 6_MiB));
-}
-
-TEST_CASE("F33: when a later part of a grant fails, the earlier ones are given back too") {
-  FakeBroker broker;
-  broker.part_chunks = 2;
-  auto client = attach(broker);
-  must_allocate(*client, 1_KiB);
-  const std::uint64_t before = referenced();
-  {
-    const Failing failing("cuMemMap", 999, 4);  // in the second of three parts
-    CHECK(!client->allocate(12_MiB, 0, false));
-  }
-  CHECK(broker.wait([](const auto& seen) { return seen.nacked == 4 && seen.released == 2; }));
-  CHECK(broker.leased() == 1);
-  CHECK(referenced() == before);
-  CHECK(usable(must_allocate(*client, 12_MiB), 12_MiB));
-}
-
-TEST_CASE("F34: a chunk whose unmap fails stays leased, is never used again, and detach keeps it charged") {
-  FakeBroker broker;
-  auto client = attach(broker);
-  const Address block = must_allocate(*client, 2_MiB);
-  must_allocate(*client, 2_MiB);
-  REQUIRE(client->deallocate(block, 0).ok());
-  {
-    const Failing failing("cuMemUnmap", 999);
-    CHECK(client->trim_to(0_B).error().code == Errc::driver);
-  }
-  CHECK(broker.leased() == 2);
-  CHECK(client->check().ok());
-  CHECK(client->detach().ok());  // this time it works
-  CHECK(broker.seen().detaches == 1);
-}
-
-TEST_CASE("a session whose memory cannot be unmapped is left without a DETACH, so that it stays charged") {
-  FakeBroker broker;
-  auto client = attach(broker);
-  must_allocate(*client, 2_MiB);
-  {
-    const Failing failing("cuMemUnmap", 999, 1, cudasim::Fault::kForEver);
-    CHECK(client->detach().error().code == Errc::driver);
-  }
-  CHECK(broker.wait([](const auto& seen) { return seen.hang_ups == 1; }));
-  CHECK(broker.seen().detaches == 0);
-}
-
-TEST_CASE("F26, K5: too few descriptors are reported as such, and the leases go back") {
-  FakeBroker broker;
-  auto client = attach(broker);
-  must_allocate(*client, 1_KiB);
-  const std::size_t fds = open_fds();
-  rlimit old{};
-  REQUIRE(::getrlimit(RLIMIT_NOFILE, &old) == 0);
-  // The broker is in this process: a first refusal shows that the client's end is what runs out.
-  rlimit low = old;
-  low.rlim_cur = fds + 11;  // the broker exports eight before it sends; the client can take two more
-  REQUIRE(::setrlimit(RLIMIT_NOFILE, &low) == 0);
-  const Result<Address> failed = client->allocate(16_MiB, 0, false);
-  REQUIRE(::setrlimit(RLIMIT_NOFILE, &old) == 0);
-  REQUIRE(!failed);
-  CHECK(failed.error().code == Errc::system);
-  CHECK(failed.error().message.find("RLIMIT_NOFILE") != std::string::npos);
-  CHECK(broker.wait([](const auto& seen) { return seen.nacked == 8; }));
-  CHECK(broker.leased() == 1);
-  CHECK(open_fds() == fds);
-  CHECK(usable(must_allocate(*client, 16_MiB), 16_MiB));
-}
-
-TEST_CASE("a grant without its descriptors, or with something else's, is given back") {
-  FakeBroker broker;
-  auto client = attach(broker);
-  const std::size_t fds = open_fds();
-  broker.forget_fds = true;
-  CHECK(client->allocate(4_MiB, 0, false).error().code == Errc::protocol);
-  CHECK(broker.wait([](const auto& seen) { return seen.nacked == 2; }));
-  broker.forget_fds = false;
-  broker.strange_fds = true;
-  CHECK(!client->allocate(4_MiB, 0, false));
-  CHECK(broker.wait([](const auto& seen) { return seen.nacked == 4; }));
-  broker.strange_fds = false;
-  CHECK(open_fds() == fds);
-  CHECK(broker.leased() == 0);
-  CHECK(usable(must_allocate(*client, 4_MiB), 4_MiB));
-}
-
-TEST_CASE("K3: a descriptor is closed as soon as its chunk is mapped") {
-  FakeBroker broker(100);
-  auto client = attach(broker);
-  must_allocate(*client, 1_KiB);
-  const std::size_t fds = open_fds();
-  must_allocate(*client, 120_MiB);
-  CHECK(open_fds() == fds);
-}
-
-TEST_CASE("F54: a grant of an older epoch is closed and dropped") {
-  FakeBroker broker;
-  broker.old_grant_first = true;
-  auto client = attach(broker);
-  const std::size_t fds = open_fds();
-  CHECK(usable(must_allocate(*client, 4_MiB), 4_MiB));
-  CHECK(broker.wait([](const auto& seen) { return seen.acked == 2; }));
-  CHECK(broker.seen().nacked == 0);
-  CHECK(open_fds() == fds);
 }
 
 TEST_CASE("a broker that is gone leaves memory usable and refuses more with one clear line") {
@@ -439,13 +241,13 @@ TEST_CASE("F49: a thousand sessions leave no descriptor, no mapping and no refer
   };
   cycle();
   CHECK(broker.wait([](const auto& seen) { return seen.hang_ups == 2; }));
-  const std::size_t fds = open_fds();
+  const std::size_t fds = quiet_fds(broker);
   const std::size_t maps = mappings();
   const std::uint64_t before = referenced();
   for (int round = 0; round < 1000; ++round)
     cycle();
   CHECK(broker.wait([](const auto& seen) { return seen.hang_ups == 1002; }));
-  CHECK(open_fds() == fds);
+  CHECK(quiet_fds(broker) == fds);
   CHECK(mappings() <= maps + 4);  // the allocator of the host may keep an arena more
   CHECK(referenced() == before);
   CHECK(control().violations() == 0);

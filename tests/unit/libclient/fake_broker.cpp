@@ -8,6 +8,7 @@
 #include <filesystem>
 #include <fstream>
 
+#include "gpu/capture_guard.hpp"
 #include "shm/memfd.hpp"
 #include "shm/socket_path.hpp"
 
@@ -138,6 +139,8 @@ void FakeBroker::serve() {
 }
 
 bool FakeBroker::serve(Session& session) {
+  const CaptureGuard guard(
+      device_.driver());  // a broker is another process: no capture of the client's is its own
   channel::Datagram datagram;
   const Result<bool> received = channel::try_receive(session.socket.get(), datagram);
   if (!received) {
@@ -146,6 +149,7 @@ bool FakeBroker::serve(Session& session) {
   }
   if (!*received) return true;
   const Result<wire::Message> message = wire::decode(datagram.bytes(), wire::Sender::client);
+  session.kept.clear();
   if (!message) give_up("the client sent nonsense: " + message.error().message);
   return answer(session, *message);
 }
@@ -276,6 +280,7 @@ void FakeBroker::send_grant(Session& session, std::uint64_t request_id, std::uin
   }
   if (forget_fds) fds.clear();
   static_cast<void>(channel::send(session.socket.get(), wire::bytes_of(message), fds, soon()).ok());
+  if (keep_fds) session.kept = std::move(owned);
 }
 
 std::size_t open_fds() {

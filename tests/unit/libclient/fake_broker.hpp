@@ -68,6 +68,7 @@ class FakeBroker {
   std::atomic<bool> mute{false};                // does not answer REQUEST
   std::atomic<bool> hang_up_on_request{false};
   std::atomic<bool> forget_fds{false};       // grants without descriptors
+  std::atomic<bool> keep_fds{false};         // closes what it sent only at the next message
   std::atomic<bool> strange_fds{false};      // grants with a memfd for each chunk
   std::atomic<bool> old_grant_first{false};  // a GRANT of an older epoch before the right one
   std::atomic<bool> refuse_hello{false};
@@ -79,6 +80,7 @@ class FakeBroker {
     Fd socket;
     std::map<std::uint64_t, Chunk> leases;
     std::unique_ptr<ReportPage> report;
+    std::vector<Fd> kept;
   };
 
   void serve();

@@ -149,7 +149,7 @@ class ModelSource final : public ChunkSource {
 
 // An arena over a model of a small device, with checks of both at the end.
 struct ModelArena {
-  explicit ModelArena(std::uint32_t limit_chunks = 64, Bytes chunk = 2_MiB, std::uint32_t growth = 1)
+  explicit ModelArena(std::uint32_t limit_chunks = 64, Bytes chunk = Bytes{2 << 20}, std::uint32_t growth = 1)
       : source(chunk, limit_chunks), arena(ranges(limit_chunks, chunk, growth), source) {}
 
   [[nodiscard]] static ArenaRanges ranges(std::uint32_t chunks, Bytes chunk, std::uint32_t growth) {

@@ -65,7 +65,7 @@ TEST_CASE("F13: a broker killed before its nth store to a job page, for every n,
 TEST_CASE("F19 F22: a job page is sealed, and another kind of page or another major is refused") {
   auto writer = JobPageWriter::create(1, "trainer");
   REQUIRE(writer.ok());
-  CHECK(Mapping::map(writer->fd(), Bytes{kJobPageBytes}, Mapping::Access::read_write).error().code ==
+  CHECK(PageMapping::map(writer->fd(), Bytes{kJobPageBytes}, PageMapping::Access::read_write).error().code ==
         Errc::denied);
 
   std::vector<std::byte> bytes(kJobPageBytes);

@@ -111,8 +111,9 @@ TEST_CASE("what does not fit is left out and counted") {
 
 TEST_CASE("F22: the ledger's fd is of no use for writing") {
   LedgerWriter writer = make_writer();
-  CHECK(Mapping::map(writer.fd(), size_of(writer.fd()).value(), Mapping::Access::read_write).error().code ==
-        Errc::denied);
+  CHECK(PageMapping::map(writer.fd(), size_of(writer.fd()).value(), PageMapping::Access::read_write)
+            .error()
+            .code == Errc::denied);
   CHECK(::pwrite(writer.fd(), "x", 1, 0) == -1);
 }
 

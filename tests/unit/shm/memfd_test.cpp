@@ -4,7 +4,7 @@
 
 #include <cerrno>
 
-#include "shm/mapping.hpp"
+#include "shm/page_mapping.hpp"
 #include "support.hpp"
 #include "tests/support/catch.hpp"
 
@@ -54,13 +54,13 @@ int attack(int fd, const void* mapped_read_only) {
 
 struct SealedPage {
   Fd fd;
-  Mapping writer;
+  PageMapping writer;
 };
 
 SealedPage make_sealed() {
   auto fd = make_memfd("apportion-test", kSize);
   REQUIRE(fd.ok());
-  auto writer = Mapping::map(fd->get(), kSize, Mapping::Access::read_write);
+  auto writer = PageMapping::map(fd->get(), kSize, PageMapping::Access::read_write);
   REQUIRE(writer.ok());
   REQUIRE(seal_read_only(*fd).ok());
   return {std::move(*fd), std::move(*writer)};
@@ -72,7 +72,7 @@ TEST_CASE("F22: a sealed page can be changed in no way by its own uid, and its w
   const SealedPage page = make_sealed();
   auto* word = static_cast<volatile int*>(page.writer.data());
   *word = 41;
-  const auto reader = Mapping::map(page.fd.get(), kSize, Mapping::Access::read_only);
+  const auto reader = PageMapping::map(page.fd.get(), kSize, PageMapping::Access::read_only);
   REQUIRE(reader.ok());
   CHECK(run_child([&] { return attack(page.fd.get(), reader->data()); }) == 0);
   *word = 42;
@@ -84,7 +84,7 @@ TEST_CASE("F22: a sealed page can be changed in no way by another uid, who canno
   const SealedPage page = make_sealed();
   const int code = run_child([&] {
     if (::setgid(kStranger) != 0 || ::setuid(kStranger) != 0) return 100;
-    const auto reader = Mapping::map(page.fd.get(), kSize, Mapping::Access::read_only);
+    const auto reader = PageMapping::map(page.fd.get(), kSize, PageMapping::Access::read_only);
     if (!reader.ok()) return 101;
     const std::string path = "/proc/self/fd/" + std::to_string(page.fd.get());
     if (::open(path.c_str(), O_RDWR | O_CLOEXEC) >= 0 || errno != EACCES) return 102;
@@ -96,14 +96,14 @@ TEST_CASE("F22: a sealed page can be changed in no way by another uid, who canno
 TEST_CASE("F22: the attacks above do succeed on a page that is not sealed") {
   auto fd = make_memfd("apportion-test", kSize);
   REQUIRE(fd.ok());
-  const auto reader = Mapping::map(fd->get(), kSize, Mapping::Access::read_only);
+  const auto reader = PageMapping::map(fd->get(), kSize, PageMapping::Access::read_only);
   REQUIRE(reader.ok());
   CHECK(run_child([&] { return attack(fd->get(), reader->data()); }) == 1);
 }
 
 TEST_CASE("F22: mapping a sealed page writable is denied by name") {
   const SealedPage page = make_sealed();
-  const auto again = Mapping::map(page.fd.get(), kSize, Mapping::Access::read_write);
+  const auto again = PageMapping::map(page.fd.get(), kSize, PageMapping::Access::read_write);
   REQUIRE_FALSE(again.ok());
   CHECK(again.error().code == Errc::denied);
 }
@@ -116,7 +116,7 @@ TEST_CASE("a page with a sealed size cannot shrink under its reader, and stays w
   CHECK(require_sealed_size(fd->get()).ok());
   CHECK(::ftruncate(fd->get(), 0) == -1);
   CHECK(::fcntl(fd->get(), F_ADD_SEALS, F_SEAL_WRITE) == -1);
-  CHECK(Mapping::map(fd->get(), kSize, Mapping::Access::read_write).ok());
+  CHECK(PageMapping::map(fd->get(), kSize, PageMapping::Access::read_write).ok());
 }
 
 TEST_CASE("a file that is no memfd is not taken for a sealed page") {
@@ -131,7 +131,7 @@ TEST_CASE("a memfd is close-on-exec, of the size asked for, zero, and gone with 
     REQUIRE(fd.ok());
     CHECK((::fcntl(fd->get(), F_GETFD) & FD_CLOEXEC) != 0);
     CHECK(size_of(fd->get()).value() == kSize);
-    auto mapping = Mapping::map(fd->get(), kSize, Mapping::Access::read_write);
+    auto mapping = PageMapping::map(fd->get(), kSize, PageMapping::Access::read_write);
     REQUIRE(mapping.ok());
     CHECK(mapping->size() == kSize);
     fd->reset();

@@ -27,7 +27,7 @@ BothEnds make_ends() {
 }
 
 void scribble(const ReportPage& page, std::uint64_t value) {
-  auto mapping = Mapping::map(page.fd(), Bytes{kReportPageBytes}, Mapping::Access::read_write);
+  auto mapping = PageMapping::map(page.fd(), Bytes{kReportPageBytes}, PageMapping::Access::read_write);
   REQUIRE(mapping.ok());
   auto* words = static_cast<std::uint64_t*>(mapping->data());
   for (std::size_t i = 0; i < kReportPageBytes / 8; ++i)

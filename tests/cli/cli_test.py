@@ -1,0 +1,118 @@
+#!/usr/bin/env python3
+"""`apportion` as people type it: help, exit statuses, closed output, status and check beside a broker. Prints TAP."""
+import json
+import os
+import pathlib
+import subprocess
+import sys
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "support"))
+from broker import PATIENCE_S, Tap, program, running_broker  # noqa: E402
+
+APPORTION = program("cli/apportion")
+VERBS = ("status", "check", "demo")
+
+
+def shown(ran):
+    return f"exit status {ran.returncode}\n{ran.stdout}{ran.stderr}"
+
+
+def shell(script, environment=None):
+    return subprocess.run(["/bin/sh", "-c", script, APPORTION], env=environment, stdin=subprocess.DEVNULL,
+                          capture_output=True, text=True, timeout=PATIENCE_S, check=False)
+
+
+def command_line(tap):
+    def run(*arguments):
+        return subprocess.run([APPORTION, *arguments], stdin=subprocess.DEVNULL, capture_output=True, text=True,
+                              timeout=PATIENCE_S, check=False)
+
+    ran = run("--help")
+    tap.check("help lists every verb, examples and exit statuses, on standard output",
+              ran.returncode == 0 and ran.stderr == "" and all(f"\n  {verb} " in ran.stdout for verb in VERBS)
+              and "Examples:\n" in ran.stdout and "Exit status: 0 done, 1 failed" in ran.stdout, shown(ran))
+    for verb in VERBS:
+        ran = run(verb, "--help")
+        tap.check(f"{verb} --help has examples, and hides what is for tests only",
+                  ran.returncode == 0 and f"\n  apportion {verb}" in ran.stdout.partition("Examples:\n")[0] + "\n"
+                  + ran.stdout.partition("Examples:")[2] and "--break" not in ran.stdout, shown(ran))
+    ran = run("--version")
+    tap.check("the version is one line", ran.returncode == 0 and ran.stdout.count("\n") == 1, shown(ran))
+    for arguments, line in (
+            ((), "apportion: what to do? verbs: status, check, demo; see: apportion --help\n"),
+            (("stats",), 'apportion: there is no verb "stats", perhaps "status"; verbs: status, check, demo\n'),
+            (("run",), 'apportion: there is no verb "run"; verbs: status, check, demo\n'),
+            (("\x1b[2J",), 'apportion: there is no verb "\\x1b[2J"; verbs: status, check, demo\n'),
+            (("status", "--jsn"),
+             "apportion: The following argument was not expected: --jsn; see: apportion --help\n")):
+        ran = run(*arguments)
+        tap.check(f"a wrong command line is one line and exit status 2: {ascii(' '.join(arguments))}",
+                  (ran.returncode, ran.stdout, ran.stderr) == (2, "", line), shown(ran))
+
+
+def closed_output(tap, broker):
+    line = "apportion: cannot write to standard output\n"
+    for what, redirect in (("closed", ">&-"), ("full", ">/dev/full")):
+        for words in ("status", "--help"):
+            ran = shell(f'exec "$0" {words} {redirect}', broker.environment)
+            tap.check(f"{words} says that standard output is {what}", (ran.returncode, ran.stderr) == (1, line),
+                      shown(ran))
+    ran = shell('exec "$0" status <&- >&- 2>&-', broker.environment)
+    tap.check("with all three streams closed the table does not go to the socket that got their number",
+              ran.returncode == 1 and broker.run(APPORTION, "status").returncode == 0, shown(ran))
+
+
+def status(tap, broker):
+    ran = broker.run(APPORTION, "status")
+    lines = ran.stdout.splitlines()
+    tap.check("status shows device, pool and jobs",
+              ran.returncode == 0 and "(simulated device)" in lines[0] and lines[2].startswith("pool     5 GiB = charged 0 B")
+              and any(line.startswith("trainer ") for line in lines) and lines[-1] == "no process holds memory", shown(ran))
+    ran = broker.run(APPORTION, "status", "--json")
+    tap.check("status --json is one line",
+              ran.returncode == 0 and ran.stdout.count("\n") == 1
+              and [job["job"] for job in json.loads(ran.stdout)["jobs"]] == ["trainer", "notebook"], shown(ran))
+    ran = broker.run(APPORTION, "status", APPORTION_SOCKET=str(broker.folder / "none"))
+    tap.check("status without a broker: the paths tried and the command that starts one, exit status 1",
+              ran.returncode == 1 and ran.stdout == "" and f"tried {broker.folder}/none (not there)" in ran.stderr
+              and ran.stderr.endswith("start one with: apportiond --config apportion.toml\n"), shown(ran))
+
+
+def check(tap, broker):
+    device = {"CUDASIM_DIR": broker.device + "/device"}
+    ran = broker.run(APPORTION, "check", str(broker.config), **device)
+    pid = json.loads(broker.run(APPORTION, "status", "--json").stdout)["broker"]["pid"]
+    tap.check("check beside a running broker does not count the broker's own pool as in use",
+              ran.returncode == 0 and "by others, now" not in ran.stdout and "warning" not in ran.stdout
+              and f"A broker (pid {pid}) serves this device now; the 5 GiB that it and its clients hold" in ran.stdout,
+              shown(ran))
+    ran = broker.run(APPORTION, "check", str(broker.config), APPORTION_SOCKET=str(broker.folder / "none"), **device)
+    tap.check("check that cannot ask the broker counts what is in use, and warns",
+              ran.returncode == 0 and "by others, now" in ran.stdout and "others use 5 GiB" in ran.stdout, shown(ran))
+    ran = broker.run(APPORTION, "check", str(broker.config), CUDASIM_DIR=broker.device + "/other")
+    tap.check("check of another device is not told about this broker",
+              ran.returncode == 0 and "A broker" not in ran.stdout and "in use" not in ran.stdout, shown(ran))
+    bad = broker.folder / "bad.toml"
+    bad.write_text(broker.config.read_text() + '\n[jobs.more]\nshare = "0.9"\n')
+    ran = broker.run(APPORTION, "check", str(bad), **device)
+    tap.check("check of a config that a broker would refuse: tables, the reason with file and line, exit status 1",
+              ran.returncode == 1 and "JOB " in ran.stdout
+              and ran.stderr == f"apportion: {bad}:13: the guarantees trainer 2.5 GiB + notebook 1 GiB + more 4.5 GiB = "
+              "8 GiB, above the pool of 5 GiB by 3 GiB (96 chunks); lower one of them\n", shown(ran))
+    before = sorted(os.listdir(broker.folder))
+    tap.check("check leaves no file behind", before == ["apportion.toml", "bad.toml", "broker.sock"], before)
+
+
+def main():
+    tap = Tap()
+    command_line(tap)
+    with running_broker() as broker:
+        status(tap, broker)
+        closed_output(tap, broker)
+        check(tap, broker)
+        tap.check("the broker stops cleanly", (code := broker.stop()) == 0, code)
+    return tap.end()
+
+
+if __name__ == "__main__":
+    sys.exit(main())

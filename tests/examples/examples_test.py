@@ -1,0 +1,78 @@
+#!/usr/bin/env python3
+"""Runs the programs of examples/ against a real broker on a simulated device, and checks what they say. Prints TAP."""
+import json
+import pathlib
+import re
+import sys
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "support"))
+from broker import Tap, program, running_broker  # noqa: E402
+
+
+def matches(tap, name, ran, code, *patterns):
+    """Every line of the output fits its pattern, in order, and nothing else is there."""
+    lines = ran.stdout.splitlines()
+    good = ran.returncode == code and len(lines) == len(patterns) and all(
+        re.fullmatch(pattern, line) for pattern, line in zip(patterns, lines))
+    tap.check(name, good, f"exit status {ran.returncode}\n{ran.stdout}{ran.stderr}")
+
+
+def fails(tap, name, ran, line):
+    tap.check(name, ran.returncode == 1 and ran.stdout == "" and ran.stderr == line + "\n",
+              f"exit status {ran.returncode}\n{ran.stdout}{ran.stderr}")
+
+
+def c_program(tap, broker):
+    c = program("examples/example_c")
+    fits = (r"job trainer on .* \(simulated\): told 2\.50 GiB, of it free 2\.50 GiB; guarantee 2\.50 GiB, limit 2\.50 GiB",
+            r"refused: job trainer: .* refused: it would pass the job's limit; .*would help: ask for at most 2\.5 GiB, .*",
+            r"got 2\.50 GiB", r"memory: as written", r"gave back 2\.50 GiB")
+    matches(tap, "C: refused above the limit, settles for what is free, uses it, gives it back",
+            broker.run(c, "trainer"), 0, *fits)
+    matches(tap, "C: the job's name from the environment", broker.run(c, APPORTION_JOB="trainer"), 0, *fits)
+    fails(tap, "C: a job that is not in the config", broker.run(c, "nobody"),
+          'example_c: attach: APPORTION_NOT_FOUND: no job "nobody" in the config; its jobs: trainer, notebook')
+    fails(tap, "C: no job named, and no default",  broker.run(c),
+          "example_c: attach: APPORTION_NOT_FOUND: no job named, and the config has no [jobs.default]; "
+          "its jobs: trainer, notebook")
+    missing = str(broker.folder / "missing.sock")
+    fails(tap, "C: no broker: every path tried, and the command that starts one",
+          broker.run(c, "trainer", APPORTION_SOCKET=missing),
+          f"example_c: attach: APPORTION_NOT_FOUND: no broker to talk to; tried {missing} (not there); "
+          "start one with: apportiond --config apportion.toml")
+
+
+def cpp_program(tap, broker):
+    cpp = program("examples/example_cpp")
+    matches(tap, "C++: a batch that is too large is halved, and all four come back as sent",
+            broker.run(cpp, "trainer"), 0,
+            r"job trainer on .* \(simulated\): told 2\.50 GiB, of it free 2\.50 GiB",
+            r"refused: job trainer: .*it would pass the job's limit.*", r"batch of 1\.25 GiB", r"four batches: as sent",
+            r"gave back 2\.50 GiB")
+    matches(tap, "C++: with room up to the limit, nothing is refused", broker.run(cpp, APPORTION_JOB="notebook"), 0,
+            r"job notebook on .*told 1\.00 GiB.*", r"batch of 1\.00 GiB", r"four batches: as sent",
+            r"gave back 2\.00 GiB")
+    fails(tap, "C++: a job that is not in the config", broker.run(cpp, "nobody"),
+          'example_cpp: no job "nobody" in the config; its jobs: trainer, notebook')
+
+
+def nothing_left(tap, broker):
+    status = json.loads(broker.run(program("cli/apportion"), "status", "--json").stdout)
+    tap.check("the broker has all its memory back, and no session is left",
+              status["sessions"] == [] and status["broker"]["charged_bytes"] == 0
+              and status["broker"]["free_bytes"] + status["broker"]["in_transit_bytes"] == status["broker"]["pool_bytes"],
+              status)
+    tap.check("the broker stops cleanly", (code := broker.stop()) == 0, code)
+
+
+def main():
+    tap = Tap()
+    with running_broker() as broker:
+        c_program(tap, broker)
+        cpp_program(tap, broker)
+        nothing_left(tap, broker)
+    return tap.end()
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,104 @@
+"""A real broker on a simulated device of its own, for tests in Python. Everything it makes is gone afterwards."""
+import contextlib
+import os
+import pathlib
+import select
+import shutil
+import signal
+import subprocess
+import tempfile
+import time
+
+BUILD = pathlib.Path(os.environ.get("APPORTION_BUILD_DIR",
+                                    pathlib.Path(__file__).resolve().parents[2] / "build/dev"))
+PATIENCE_S = 60
+
+CONFIG = """\
+[broker]
+device = "sim:8GiB"
+pool   = "5GiB"
+
+[jobs.trainer]
+share = "0.5"
+
+[jobs.notebook]
+guarantee = "1GiB"
+limit     = "4GiB"
+"""
+
+
+def program(name):
+    return str(BUILD / name)
+
+
+class Broker:
+    def __init__(self, folder, config=CONFIG):
+        self.folder = folder
+        self.config = folder / "apportion.toml"
+        self.config.write_text(config)
+        self.device = tempfile.mkdtemp(prefix="apportion-python-", dir="/dev/shm")
+        self.environment = dict(os.environ, APPORTION_SOCKET=str(folder / "broker.sock"), XDG_RUNTIME_DIR=str(folder))
+        for variable in ("APPORTION_JOB", "APPORTION_CONFIG", "APPORTION_DRIVER", "APPORTION_LOG", "CUDASIM_DIR"):
+            self.environment.pop(variable, None)
+        self.process = None
+
+    def start(self):
+        """Returns when the broker has said that it is ready; raises with its words when it ends instead."""
+        own = dict(self.environment, CUDASIM_DIR=self.device + "/device")
+        self.process = subprocess.Popen([program("broker/apportiond"), "--config", str(self.config)], env=own,
+                                        stdin=subprocess.DEVNULL, stderr=subprocess.PIPE)
+        deadline, said = time.monotonic() + PATIENCE_S, b""
+        while b"event=ready" not in said:
+            left = deadline - time.monotonic()
+            readable, _, _ = select.select([self.process.stderr], [], [], max(left, 0))
+            part = os.read(self.process.stderr.fileno(), 4096) if readable else b""
+            if not part:
+                raise RuntimeError(f"the broker is not ready: {said.decode()}")
+            said += part
+
+    def stop(self):
+        """Its exit status."""
+        self.process.send_signal(signal.SIGTERM)
+        code = self.process.wait(PATIENCE_S)
+        self.process.stderr.close()
+        self.process = None
+        return code
+
+    def run(self, *command, **variables):
+        """A program beside the broker; a variable of None is removed."""
+        environment = dict(self.environment, **{k: v for k, v in variables.items() if v is not None})
+        for name in (name for name, value in variables.items() if value is None):
+            environment.pop(name, None)
+        return subprocess.run(command, env=environment, stdin=subprocess.DEVNULL, capture_output=True, text=True,
+                              timeout=PATIENCE_S, check=False)
+
+
+@contextlib.contextmanager
+def running_broker(config=CONFIG):
+    with tempfile.TemporaryDirectory(prefix="broker-") as folder:
+        broker = Broker(pathlib.Path(folder), config)
+        try:
+            broker.start()
+            yield broker
+        finally:
+            if broker.process is not None:
+                broker.stop()
+            shutil.rmtree(broker.device, ignore_errors=True)
+
+
+class Tap:
+    """Prints TAP: one line a check, the plan at the end."""
+
+    def __init__(self):
+        self.count = self.failed = 0
+
+    def check(self, name, good, why=""):
+        self.count += 1
+        self.failed += not good
+        print(f"{'ok' if good else 'not ok'} {self.count} - {name}", flush=True)
+        if not good:
+            print("\n".join(f"# {line}" for line in str(why).splitlines()), flush=True)
+
+    def end(self):
+        print(f"1..{self.count}")
+        return 1 if self.failed else 0

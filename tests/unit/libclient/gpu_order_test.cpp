@@ -1,0 +1,124 @@
+// The client and work that the GPU has not done yet: streams are asynchronous on the simulator as on a
+// device, and its pending-work check reports any unmap under work that may still run.
+#include <array>
+
+#include "tests/unit/libclient/client_support.hpp"
+
+using namespace apportion;
+using namespace apportion::testing;
+
+namespace {
+
+// A primary context current on this thread, with two streams.
+struct Gpu {
+  Gpu() : driver(SimulatedDevice::instance().device->driver()) {
+    REQUIRE(driver.device_primary_ctx_retain(&context, 0) == CUDA_SUCCESS);
+    REQUIRE(driver.ctx_push_current(context) == CUDA_SUCCESS);
+    for (CUstream& stream : streams)
+      REQUIRE(driver.stream_create(&stream, 0) == CUDA_SUCCESS);
+  }
+  ~Gpu() {
+    for (const CUstream stream : streams)
+      driver.stream_destroy(stream);
+    CUcontext popped = nullptr;
+    driver.ctx_pop_current(&popped);
+    driver.device_primary_ctx_release(0);
+  }
+  Gpu(const Gpu&) = delete;
+  Gpu& operator=(const Gpu&) = delete;
+
+  void work_on(Address block, Bytes bytes, int stream) const {
+    REQUIRE(driver.memset_d8_async(block, 0x5a, bytes.value, streams[stream]) == CUDA_SUCCESS);
+  }
+  [[nodiscard]] bool busy(int stream) const {
+    return driver.stream_query(streams[stream]) == CUDA_ERROR_NOT_READY;
+  }
+  [[nodiscard]] Stream handle(int stream) const { return reinterpret_cast<std::uintptr_t>(streams[stream]); }
+
+  const DriverTable& driver;
+  CUcontext context = nullptr;
+  CUstream streams[2] = {};
+};
+
+}  // namespace
+
+TEST_CASE("K4: trim waits for the GPU before it unmaps what was freed under it") {
+  FakeBroker broker;
+  const Gpu gpu;
+  auto client = attach(broker);
+  const std::uint64_t violations = control().violations();
+  const Address block = *client->allocate(4_MiB, gpu.handle(0), false);
+  gpu.work_on(block, 4_MiB, 0);
+  REQUIRE(client->deallocate(block, gpu.handle(0)).ok());
+  CHECK(*client->trim_to(0_B) == 4_MiB);
+  CHECK(control().violations() == violations);
+}
+
+TEST_CASE("K4: moving idle chunks and detaching wait for the GPU too") {
+  FakeBroker broker(4);
+  const Gpu gpu;
+  auto client = attach(broker);
+  const std::uint64_t violations = control().violations();
+  std::array<Address, 4> blocks{};
+  for (Address& block : blocks)
+    block = *client->allocate(2_MiB, gpu.handle(0), false);
+  for (const Address block : blocks)
+    gpu.work_on(block, 2_MiB, 0);
+  REQUIRE(client->deallocate(blocks[0], gpu.handle(0)).ok());
+  REQUIRE(client->deallocate(blocks[2], gpu.handle(0)).ok());
+  const Result<Address> moved = client->allocate(4_MiB, gpu.handle(0), false);
+  REQUIRE(moved);
+  CHECK(client->stats()->arena.chunks_moved == 2);
+  gpu.work_on(*moved, 4_MiB, 1);
+  CHECK(client->detach().ok());
+  CHECK(control().violations() == violations);
+}
+
+TEST_CASE("another stream gets a freed block only when the GPU has passed the free") {
+  FakeBroker broker(1);
+  const Gpu gpu;
+  auto client = attach(broker);
+  const Address block = *client->allocate(2_MiB, gpu.handle(0), false);
+  gpu.work_on(block, 2_MiB, 0);
+  REQUIRE(client->deallocate(block, gpu.handle(0)).ok());
+  CHECK(gpu.busy(0));
+  CHECK(*client->allocate(2_MiB, gpu.handle(1), false) == block);
+  CHECK(!gpu.busy(0));
+}
+
+TEST_CASE("a stream that is captured gets new memory instead of waiting, and its capture stays whole") {
+  FakeBroker broker(2);
+  const Gpu gpu;
+  auto client = attach(broker);
+  const Address first = *client->allocate(2_MiB, gpu.handle(0), false);
+  REQUIRE(client->deallocate(first, gpu.handle(0)).ok());
+  REQUIRE(gpu.driver.stream_begin_capture(gpu.streams[1], CU_STREAM_CAPTURE_MODE_GLOBAL) == CUDA_SUCCESS);
+  const Result<Address> fresh = client->allocate(2_MiB, gpu.handle(1), false);
+  REQUIRE(fresh);
+  CHECK(*fresh != first);
+  CHECK(client->check().ok());
+  CUgraph graph = nullptr;
+  CHECK(gpu.driver.stream_end_capture(gpu.streams[1], &graph) == CUDA_SUCCESS);
+  CHECK(graph != nullptr);
+  gpu.driver.graph_destroy(graph);
+  CHECK(*client->trim_to(0_B) == 2_MiB);
+  CHECK(client->detach().ok());
+}
+
+// cuda.h: cuStreamIsCapturing of the legacy stream answers CAPTURE_IMPLICIT then.
+TEST_CASE("trim and detach answer busy while a blocking stream is captured, and the capture stays whole") {
+  FakeBroker broker(2);
+  const Gpu gpu;
+  auto client = attach(broker);
+  const Address block = *client->allocate(2_MiB, gpu.handle(0), false);
+  REQUIRE(client->deallocate(block, gpu.handle(0)).ok());
+  REQUIRE(gpu.driver.stream_begin_capture(gpu.streams[1], CU_STREAM_CAPTURE_MODE_GLOBAL) == CUDA_SUCCESS);
+  CHECK(client->trim_to(0_B).error().code == Errc::busy);
+  CHECK(client->detach().error().code == Errc::busy);
+  CHECK(client->check().ok());
+  CUgraph graph = nullptr;
+  CHECK(gpu.driver.stream_end_capture(gpu.streams[1], &graph) == CUDA_SUCCESS);
+  gpu.driver.graph_destroy(graph);
+  CHECK(*client->trim_to(0_B) == 2_MiB);
+  CHECK(client->detach().ok());
+}

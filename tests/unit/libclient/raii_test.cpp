@@ -1,0 +1,52 @@
+#include <apportion/apportion.hpp>
+
+#include "tests/support/catch.hpp"
+#include "tests/unit/libclient/fake_broker.hpp"
+
+using namespace apportion::testing;
+
+namespace {
+apportion::Session attach(const FakeBroker& broker) {
+  apportion::Session::Options options;
+  options.job = "trainer";
+  options.socket = broker.path();
+  return apportion::Session(options);
+}
+}  // namespace
+
+TEST_CASE("RAII: blocks free themselves, sessions detach themselves") {
+  FakeBroker broker;
+  {
+    apportion::Session session = attach(broker);
+    {
+      const apportion::Block a = session.allocate(5 << 20);
+      apportion::Block b = session.allocate(100);
+      CHECK(a.data() != nullptr);
+      CHECK(a.size() == 5 << 20);
+      CHECK(session.stats().live_blocks == 2);
+      apportion::Block c = std::move(b);
+      CHECK(!b);  // NOLINT: a moved-from block is empty
+      CHECK(session.stats().live_blocks == 2);
+      c = session.allocate(200);
+      CHECK(session.stats().live_blocks == 2);
+    }
+    CHECK(session.stats().live_blocks == 0);
+    CHECK(session.trim_to(0) > 0);
+    CHECK(session.info().free_bytes == session.info().total_bytes);
+  }
+  CHECK(broker.seen().detaches == 1);
+}
+
+TEST_CASE("RAII: a refusal is thrown with its status and the library's line") {
+  FakeBroker broker;
+  apportion::Session session = attach(broker);
+  try {
+    (void)session.allocate(512 << 20);
+    FAIL("nothing was thrown");
+  } catch (const apportion::Failure& failure) {
+    CHECK(failure.status() == APPORTION_QUOTA);
+    CHECK(std::string(failure.what()) == "job trainer: asked for more than its limit");
+  }
+  session.detach();
+  CHECK(broker.seen().detaches == 1);
+}
