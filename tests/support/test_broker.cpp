@@ -140,7 +140,8 @@ void TestBroker::wait_idle() const {
     const StatusAnswer answer = status();
     const TotalsRecord& totals = answer.broker.totals;
     return answer.sessions.empty() && totals.charged == 0 && totals.in_transit == 0 &&
-           totals.free == totals.pool;
+           totals.free + totals.loose == totals.pool &&
+           (totals.loose == 0 || (answer.broker.flags & wire::BrokerRow::kReserveLeased) != 0);
   };
   if (eventually(idle, std::chrono::seconds(30))) return;
   const StatusAnswer answer = status();
