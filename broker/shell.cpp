@@ -1,5 +1,7 @@
 #include "broker/shell.hpp"
 
+#include <sys/resource.h>
+
 #include <algorithm>
 #include <chrono>
 #include <csignal>
@@ -46,6 +48,16 @@ Errc code_of(Refusal::Rule rule) {
   return Errc::quota;
 }
 
+// F30: what the limit of open files leaves when every chunk's descriptor is on its way to a client at once.
+std::size_t most_connections(const LoadReport& load) {
+  constexpr std::size_t kOthers = 192;  // the loop, pages, libraries, one message's worth to the keeper
+  constexpr std::size_t kLeast = 8;
+  rlimit limit{};
+  getrlimit(RLIMIT_NOFILE, &limit);
+  const std::size_t needed = load.pool_chunks + kOthers;
+  return limit.rlim_cur < needed ? kLeast : std::max(kLeast, (limit.rlim_cur - needed) / Server::kFdsEach);
+}
+
 std::vector<std::string> names_of(const std::vector<JobRule>& jobs) {
   std::vector<std::string> names;
   for (const JobRule& job : jobs)
@@ -62,7 +74,7 @@ Shell::Shell(Loop& loop, ShellParts parts, const Device& device, const DeviceMon
       journal_(journal),
       keeper_(keeper),
       core_(parts_.setup, journal),
-      server_(loop, listening_socket, *this),
+      server_(loop, listening_socket, *this, most_connections(parts_.load)),
       pool_(device, monitor, [this](std::function<void()> job) { loop_.post(std::move(job)); }),
       started_ns_(now().value) {}
 

@@ -16,7 +16,8 @@ namespace {
 json demo(std::vector<std::string> more) {
   std::vector<std::string> command{built("cli/apportion"), "demo", "--json"};
   command.insert(command.end(), more.begin(), more.end());
-  const Ran ran = run_program(command, {{"CUDASIM_DIR", ""}, {"CUDASIM_FORCE", ""}, {"APPORTION_SOCKET", ""}});
+  const Ran ran =
+      run_program(command, {{"CUDASIM_DIR", ""}, {"CUDASIM_FORCE", ""}, {"APPORTION_SOCKET", ""}});
   INFO(ran.output);
   REQUIRE(ran.status == 0);
   REQUIRE(ran.output.find('\n') == ran.output.size() - 1);  // one line and nothing else
@@ -32,13 +33,17 @@ std::size_t demo_folders() {
 
 }  // namespace
 
-TEST_CASE("the demo: on the bare device start order decides, through the broker nobody loses and nothing overlaps") {
+TEST_CASE(
+    "the demo: on the bare device start order decides, through the broker nobody loses and nothing "
+    "overlaps") {
   const json race = demo({"--device", "sim:80GiB", "--seed", "3"});
   REQUIRE(race["bare"].size() == 4);
   REQUIRE(race["broker"].size() == 4);
-  const auto winners = std::count_if(race["bare"].begin(), race["bare"].end(), [](const json& each) { return each["ok"] == true; });
+  const auto winners = std::count_if(race["bare"].begin(), race["bare"].end(),
+                                     [](const json& each) { return each["ok"] == true; });
   CHECK(winners < 4);
-  CHECK(std::count_if(race["bare"].begin(), race["bare"].end(), [](const json& each) { return each["got_bytes"] == (60_GiB).value; }) == 1);
+  CHECK(std::count_if(race["bare"].begin(), race["bare"].end(),
+                      [](const json& each) { return each["got_bytes"] == (60_GiB).value; }) == 1);
   for (const json& each : race["broker"]) {
     CHECK(each["ok"] == true);
     CHECK(each["told_bytes"] == 584 * (32_MiB).value);
@@ -88,8 +93,10 @@ TEST_CASE("bad input: the demo refuses what it cannot do with one line") {
 
 TEST_CASE("bad input: apportion check says what each job would get, or why not") {
   const Scratch scratch;
-  const std::string good = scratch.write("good.toml", "[broker]\ndevice = \"sim:8GiB\"\n[jobs.a]\nshare = \"0.5\"\n");
-  const std::string bad = scratch.write("bad.toml", "[broker]\ndevice = \"sim:8GiB\"\n[jobs.a]\nshare = \"0.6\"\n[jobs.b]\nshare = \"0.6\"\n");
+  const std::string good =
+      scratch.write("good.toml", "[broker]\ndevice = \"sim:8GiB\"\n[jobs.a]\nshare = \"0.5\"\n");
+  const std::string bad = scratch.write(
+      "bad.toml", "[broker]\ndevice = \"sim:8GiB\"\n[jobs.a]\nshare = \"0.6\"\n[jobs.b]\nshare = \"0.6\"\n");
   Launch launch;
   launch.variables = {{"CUDASIM_DIR", scratch.path() + "/device"}};
   launch.command = {built("cli/apportion"), "check", good};

@@ -56,7 +56,9 @@ TEST_CASE("R2: a greedy process cannot starve its neighbour's libraries or its g
   CHECK(small.check(little, 32_MiB, 1) == 32_MiB);
 }
 
-TEST_CASE("R14: a job that is alone reaches the whole pool, and whoever waits for its guarantee is told who holds it") {
+TEST_CASE(
+    "R14: a job that is alone reaches the whole pool, and whoever waits for its guarantee is told who holds "
+    "it") {
   BrokerOptions options;
   options.jobs = "[jobs.a]\nshare = \"0.5+\"\n[jobs.b]\nshare = \"0.5\"\n";
   TestBroker broker(options);

@@ -1,4 +1,5 @@
-// R1: processes that take memory the way JAX does, started in every order and interleaving through the broker.
+// R1: processes that take memory the way JAX does, started in every order and interleaving through the
+// broker.
 #include <algorithm>
 #include <numeric>
 #include <random>
@@ -32,11 +33,13 @@ class Race {
     const std::string size = std::to_string((8_GiB) / 1_MiB) + "MiB";
     for (int i = 0; i < 4; ++i) {
       racers_.push_back(std::make_unique<replay::Worker>(
-          std::vector<std::string>{"--device", "sim:" + size, "--job", "racer-" + std::to_string(i), "--first-request",
-                                   std::to_string((256_MiB).value)},
-          std::map<std::string, std::string>{{"APPORTION_SOCKET", broker.socket()}, {"CUDASIM_DIR", broker.device_folder()}}));
+          std::vector<std::string>{"--device", "sim:" + size, "--job", "racer-" + std::to_string(i),
+                                   "--first-request", std::to_string((256_MiB).value)},
+          std::map<std::string, std::string>{{"APPORTION_SOCKET", broker.socket()},
+                                             {"CUDASIM_DIR", broker.device_folder()}}));
     }
-    for (auto& racer : racers_) racer->expect("ready");
+    for (auto& racer : racers_)
+      racer->expect("ready");
   }
   replay::Worker& operator[](std::size_t i) { return *racers_[i]; }
 
@@ -55,7 +58,8 @@ class Race {
 
 BrokerOptions four_jobs() {
   BrokerOptions options;
-  for (int i = 0; i < 4; ++i) options.jobs += "[jobs.racer-" + std::to_string(i) + "]\nshare = \"0.25\"\n";
+  for (int i = 0; i < 4; ++i)
+    options.jobs += "[jobs.racer-" + std::to_string(i) + "]\nshare = \"0.25\"\n";
   return options;
 }
 

@@ -38,19 +38,24 @@ void check_adds_up(const json& status, std::uint64_t device_used) {
     for (const json& session : status["sessions"])
       if (session["job"] == job["job"]) sessions += session["charged_bytes"].get<std::uint64_t>();
     CHECK(sessions == job["charged_bytes"]);
-    CHECK(job["charged_bytes"] == job["used_bytes"].get<std::uint64_t>() + job["idle_bytes"].get<std::uint64_t>() +
-                                      job["unspent_bytes"].get<std::uint64_t>() + job["in_transit_bytes"].get<std::uint64_t>());
+    CHECK(job["charged_bytes"] ==
+          job["used_bytes"].get<std::uint64_t>() + job["idle_bytes"].get<std::uint64_t>() +
+              job["unspent_bytes"].get<std::uint64_t>() + job["in_transit_bytes"].get<std::uint64_t>());
   }
   CHECK(jobs == broker["charged_bytes"]);
-  CHECK(broker["pool_bytes"] == jobs + broker["in_transit_bytes"].get<std::uint64_t>() + broker["free_bytes"].get<std::uint64_t>());
+  CHECK(broker["pool_bytes"] ==
+        jobs + broker["in_transit_bytes"].get<std::uint64_t>() + broker["free_bytes"].get<std::uint64_t>());
   std::uint64_t rows = broker["pool_bytes"].get<std::uint64_t>() - broker["loose_bytes"].get<std::uint64_t>();
-  for (const json& other : status["others"]) rows += other["bytes"].get<std::uint64_t>();
+  for (const json& other : status["others"])
+    rows += other["bytes"].get<std::uint64_t>();
   CHECK(rows == device_used);
 }
 
 }  // namespace
 
-TEST_CASE("R12: status shows told, used, idle, in transit, overhead and foreign, and its rows are the device's used bytes") {
+TEST_CASE(
+    "R12: status shows told, used, idle, in transit, overhead and foreign, and its rows are the device's "
+    "used bytes") {
   BrokerOptions options;
   options.context = 128_MiB;
   options.jobs = "[jobs.a]\nshare = \"0.5\"\n[jobs.b]\nshare = \"0.25-0.5\"\n";

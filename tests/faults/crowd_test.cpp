@@ -19,8 +19,8 @@ std::size_t mappings_of(pid_t pid) {
 }
 
 // Each client in a run of `rounds`; fails the test where one of them reports an error. What each was granted.
-std::vector<std::uint64_t> run_rounds(TestBroker& broker, std::vector<TestClient>& clients, unsigned loops, Bytes bytes,
-                                      const std::function<void()>& sample) {
+std::vector<std::uint64_t> run_rounds(TestBroker& broker, std::vector<TestClient>& clients, unsigned loops,
+                                      Bytes bytes, const std::function<void()>& sample) {
   const std::string barrier = broker.scratch().path() + "/barrier";
   for (TestClient& client : clients)
     client.send("rounds " + std::to_string(loops) + " " + std::to_string(bytes.value) + " " +
@@ -50,7 +50,8 @@ TEST_CASE("F43: eight processes that take their whole guarantee at once all get 
   const Watchdog watchdog(std::chrono::seconds(600));
   BrokerOptions options;
   options.device = 8_GiB;
-  for (int i = 0; i < 8; ++i) options.jobs += "[jobs.j" + std::to_string(i) + "]\nshare = \"0.125\"\n";
+  for (int i = 0; i < 8; ++i)
+    options.jobs += "[jobs.j" + std::to_string(i) + "]\nshare = \"0.125\"\n";
   TestBroker broker(options);
   std::vector<TestClient> clients;
   for (int i = 0; i < 8; ++i) {
@@ -60,8 +61,10 @@ TEST_CASE("F43: eight processes that take their whole guarantee at once all get 
   const Bytes guarantee = clients[0].info()["guarantee"];
   REQUIRE(guarantee.value > 0);
   const unsigned loops = rounds(5, 100);
-  const auto granted = run_rounds(broker, clients, loops, guarantee, [&] { TestBroker::check_sums(broker.status()); });
-  for (const std::uint64_t each : granted) CHECK(each == loops);
+  const auto granted =
+      run_rounds(broker, clients, loops, guarantee, [&] { TestBroker::check_sums(broker.status()); });
+  for (const std::uint64_t each : granted)
+    CHECK(each == loops);
   CHECK(broker.status().broker.totals.charged == 0);
 }
 
@@ -92,7 +95,8 @@ TEST_CASE("C21: sixteen processes of one job ask at once, and no sample shows th
     CHECK(mapped <= (1_GiB).value);
   });
   std::uint64_t all = 0;
-  for (const std::uint64_t each : granted) all += each;
+  for (const std::uint64_t each : granted)
+    all += each;
   CHECK(samples > 0);
   CHECK(highest <= (1_GiB).value);
   CHECK(all <= std::uint64_t{8} * loops);
@@ -102,7 +106,8 @@ TEST_CASE("C21: sixteen processes of one job ask at once, and no sample shows th
   CHECK(broker.device().census().overlap_bytes == 0);
 }
 
-TEST_CASE("F49: attaching and detaching over and over leaves descriptors, mappings and references as they were") {
+TEST_CASE(
+    "F49: attaching and detaching over and over leaves descriptors, mappings and references as they were") {
   const Watchdog watchdog(std::chrono::seconds(600));
   BrokerOptions options;
   options.device = 4_GiB;
@@ -136,7 +141,8 @@ TEST_CASE("F49: attaching and detaching over and over leaves descriptors, mappin
   CHECK(broker.device().violations() == 0);
 }
 
-TEST_CASE("K3: exported descriptors pin nothing: the broker closes after sending, the client after importing") {
+TEST_CASE(
+    "K3: exported descriptors pin nothing: the broker closes after sending, the client after importing") {
   BrokerOptions options;
   options.device = 4_GiB;
   options.jobs = "[jobs.a]\nshare = \"0.5\"\n[jobs.b]\nshare = \"0.5\"\n";
@@ -161,8 +167,8 @@ TEST_CASE("K3: exported descriptors pin nothing: the broker closes after sending
     REQUIRE(deaf.send(request));
     REQUIRE(eventually([&] { return broker.job("b").job.charged == (256_MiB).value; }));
     CHECK(eventually([&] { return open_fds(pid) <= with_deaf.broker_fds; }));
-    // It reads, forgets to close, and says goodbye. Its descriptors keep the old chunks' bytes, which the device shows;
-    // what the pool hands out from then on is made anew.
+    // It reads, forgets to close, and says goodbye. Its descriptors keep the old chunks' bytes, which the
+    // device shows; what the pool hands out from then on is made anew.
     auto grant = deaf.receive();
     REQUIRE(grant);
     REQUIRE(grant->fds.size() == 8);
@@ -185,7 +191,9 @@ TEST_CASE("K3: exported descriptors pin nothing: the broker closes after sending
   client.kill();
 }
 
-TEST_CASE("K5: thousands of chunks pass through a client with 1,024 descriptors, and EMFILE is reported as itself") {
+TEST_CASE(
+    "K5: thousands of chunks pass through a client with 1,024 descriptors, and EMFILE is reported as "
+    "itself") {
   BrokerOptions options;
   options.device = 16_GiB;
   options.broker = "chunk = \"2MiB\"\n";

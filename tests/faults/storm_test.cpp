@@ -27,7 +27,8 @@ struct Guest {
 class Storm {
  public:
   Storm(TestBroker& broker, unsigned seed) : broker_(broker), random_(seed) {
-    for (std::size_t i = 0; i < kClients; ++i) arrive(i);
+    for (std::size_t i = 0; i < kClients; ++i)
+      arrive(i);
   }
 
   void step() {
@@ -80,7 +81,8 @@ class Storm {
       guest.client->detach();
       guest.client->kill();
     }
-    for (const pid_t child : children_) ::kill(child, SIGKILL);
+    for (const pid_t child : children_)
+      ::kill(child, SIGKILL);
   }
 
  private:
@@ -112,7 +114,8 @@ class Storm {
   }
 
   void check_blocks(Guest& guest) {
-    for (const auto& [address, bytes] : guest.blocks) CHECK(guest.client->check(address, bytes, address) == bytes);
+    for (const auto& [address, bytes] : guest.blocks)
+      CHECK(guest.client->check(address, bytes, address) == bytes);
   }
 
   void die_in_a_call(std::size_t i) {
@@ -121,8 +124,10 @@ class Storm {
     guest.client->send("trim 0");
     guest.client->send("detach");
     // Between nothing and all of it.
-    for (unsigned spin = random_() % 2000; spin > 0; --spin) (void)guest.client->pid();
-    for (unsigned answers = random_() % 3; answers > 0; --answers) (void)guest.client->answer();
+    for (unsigned spin = random_() % 2000; spin > 0; --spin)
+      (void)guest.client->pid();
+    for (unsigned answers = random_() % 3; answers > 0; --answers)
+      (void)guest.client->answer();
     guest.client->kill();
   }
 
@@ -145,7 +150,9 @@ class Storm {
 
 }  // namespace
 
-TEST_CASE("F01, F03, F05: a storm of clients that take, give, fork and die leaves every sum right and nothing behind") {
+TEST_CASE(
+    "F01, F03, F05: a storm of clients that take, give, fork and die leaves every sum right and nothing "
+    "behind") {
   const Watchdog watchdog(std::chrono::seconds(900));
   for (const std::string reserve : {"all", "leased"}) {
     INFO("reserve " << reserve);
@@ -154,7 +161,9 @@ TEST_CASE("F01, F03, F05: a storm of clients that take, give, fork and die leave
     options.context = 32_MiB;
     options.death_max_ms = 50;
     options.broker = "reserve = \"" + reserve + "\"\n";
-    options.jobs = "[jobs.j0]\nshare = \"0.3-0.6\"\n[jobs.j1]\nshare = \"0.3+\"\nlend = false\n[jobs.j2]\nshare = \"0.2\"\nreturn = \"strict\"\n";
+    options.jobs =
+        "[jobs.j0]\nshare = \"0.3-0.6\"\n[jobs.j1]\nshare = \"0.3+\"\nlend = false\n[jobs.j2]\nshare = "
+        "\"0.2\"\nreturn = \"strict\"\n";
     TestBroker broker(options);
     const TestBroker::Footprint before = broker.footprint();
     Storm storm(broker, seed());
