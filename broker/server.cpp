@@ -14,6 +14,7 @@ using std::chrono::milliseconds;
 
 constexpr milliseconds kHelloPatience{1000};    // F29
 constexpr milliseconds kStatusPatience{10000};  // between the questions of one reader
+constexpr std::size_t kMostClaimed = 524'288;
 constexpr milliseconds kAcceptBackOff{100};     // F30: out of descriptors
 
 Token draw_token() {
@@ -155,6 +156,10 @@ void Server::hello(ClientConnection& from, const wire::Hello& hello) {
 void Server::leases(ClientConnection& from, const wire::Leases& leases) {
   for (std::size_t i = 0; i < leases.part.count; ++i)
     from.claimed.push_back({leases.entries[i].chunk_id});
+  // More than any device can export (rule 39) is no list of leases.
+  if (from.claimed.size() > kMostClaimed)
+    return refuse(from, leases.header.request_id, wire::Type::leases,
+                  {Errc::protocol, "a session cannot hold so many leases; list those it holds"});
   if (leases.part.part + 1 < leases.part.parts) return;
   const wire::Hello hello = *from.hello;
   from.hello.reset();

@@ -172,7 +172,11 @@ void Shell::carry_out(const Action& action) {
 void Shell::on(const actions::Welcome& action) {
   ClientConnection* connection = server_.find(action.connection);
   const bool bound = connection != nullptr && server_.bind(action.connection, action.session);
-  if (!bound) return event(events::HungUp{action.session});
+  if (!bound) {
+    // Nobody knows the token of a new session, and no process is watched for it: it would stay for ever.
+    if (action.resumed) return event(events::HungUp{action.session});
+    return event(events::Detached{action.session});
+  }
   Result<int> report = publisher_->add_session(action.session);
   if (!report.ok()) return fatal(report.error());
   auto welcome = wire::make<wire::Welcome>(connection->hello_request, action.epoch);
