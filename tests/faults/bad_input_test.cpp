@@ -168,6 +168,27 @@ TEST_CASE("bad input: a device that is not there, a config that is not there, a 
 }
 
 TEST_CASE(
+    "bad input: a folder too small for the simulated device is refused with what it needs and what it has") {
+  const std::vector<std::string> apart{"/usr/bin/unshare", "--mount"};
+  if (run_program({apart[0], apart[1], "true"}).status != 0)
+    APPORTION_SKIP("without CAP_SYS_ADMIN no small file system can be mounted");
+  Bench bench;
+  Launch launch = bench.launch(kGoodBroker + "[jobs.a]\nshare = \"0.5\"\n");
+  const std::string small = bench.scratch.path() + "/small";
+  std::vector<std::string> command{apart[0],
+                                   apart[1],
+                                   "/bin/sh",
+                                   "-c",
+                                   "mkdir \"$0\" && mount -t tmpfs -o size=4m none \"$0\" && exec \"$@\"",
+                                   small};
+  command.insert(command.end(), launch.command.begin(), launch.command.end());
+  launch.command = command;
+  launch.variables["CUDASIM_DIR"] = small + "/device";
+  expect_refused(launch, {"needs 18 MiB in " + small, "4 MiB free", "--shm-size", "CUDASIM_DIR"});
+  bench.expect_untouched();
+}
+
+TEST_CASE(
     "bad input: a pool for which the device has no room ends the start with one line, and nothing stays "
     "taken") {
   Bench bench;
