@@ -131,6 +131,7 @@ struct DeviceRoom {
   // Bytes of processes other than the broker: contexts, libraries, strangers. Unknown in some containers.
   std::optional<Bytes> foreign;
   SteadyNs read_at;
+  Bytes clients = {};  // of `foreign`, what is our clients' own: contexts and libraries, which is overhead
 };
 
 // Time passed. Wanted at least every 100 ms while Core::wants_tick().

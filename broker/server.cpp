@@ -14,6 +14,7 @@ using std::chrono::milliseconds;
 
 constexpr milliseconds kHelloPatience{1000};    // F29
 constexpr milliseconds kStatusPatience{10000};  // between the questions of one reader
+constexpr std::size_t kMostClaimed = 524'288;
 constexpr milliseconds kAcceptBackOff{100};     // F30: out of descriptors
 
 Token draw_token() {
@@ -37,22 +38,33 @@ std::vector<ChunkId> listed(const M& message) {
 
 }  // namespace
 
-Server::Server(Loop& loop, int listening_socket, Sink& sink)
-    : loop_(loop), listening_socket_(listening_socket), sink_(sink) {}
+Server::Server(Loop& loop, int listening_socket, Sink& sink, std::size_t most)
+    : loop_(loop), listening_socket_(listening_socket), sink_(sink), most_(most) {}
 
 void Server::start_accepting() {
   accepting_ = loop_.on_readable(listening_socket_, [this] { accept_waiting(); });
 }
 
+// F30: what is here already needs its descriptors; the next try is soon.
+void Server::pause_accepting() {
+  accepting_.reset();
+  back_off_ = loop_.after(kAcceptBackOff, [this] { start_accepting(); });
+}
+
 void Server::accept_waiting() {
   while (true) {
+    const bool crowded = connections_.size() + sessions_.size() >= most_;
+    if (crowded && !crowded_)
+      log::warning("crowded", {{"connections", std::to_string(connections_.size())},
+                               {"sessions", std::to_string(sessions_.size())},
+                               {"remedy", "raise the limit of open files (ulimit -n, LimitNOFILE=)"}});
+    crowded_ = crowded;
+    if (crowded) return pause_accepting();
     Result<Fd> socket = accept_from(listening_socket_);
     if (!socket.ok()) {
       if (socket.error().code == Errc::busy) return;
       log::error("refused", {{"what", "connection"}, {"why", socket.error().message}});
-      accepting_.reset();
-      back_off_ = loop_.after(kAcceptBackOff, [this] { start_accepting(); });
-      return;
+      return pause_accepting();
     }
     // F09: a peer that has died by now costs no slot.
     Result<Peer> peer = identify_peer(socket->get());
@@ -144,6 +156,10 @@ void Server::hello(ClientConnection& from, const wire::Hello& hello) {
 void Server::leases(ClientConnection& from, const wire::Leases& leases) {
   for (std::size_t i = 0; i < leases.part.count; ++i)
     from.claimed.push_back({leases.entries[i].chunk_id});
+  // More than any device can export (rule 39) is no list of leases.
+  if (from.claimed.size() > kMostClaimed)
+    return refuse(from, leases.header.request_id, wire::Type::leases,
+                  {Errc::protocol, "a session cannot hold so many leases; list those it holds"});
   if (leases.part.part + 1 < leases.part.parts) return;
   const wire::Hello hello = *from.hello;
   from.hello.reset();

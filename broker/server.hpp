@@ -25,8 +25,12 @@ class Server final : public ClientConnection::Owner {
     [[nodiscard]] virtual Bytes charged(SessionId session) const = 0;
   };
 
-  // `listening_socket` outlives the server.
-  Server(Loop& loop, int listening_socket, Sink& sink);
+  // Descriptors that one connection, or one session, may need: its socket or pidfd, copies for the loop, its page.
+  static constexpr std::size_t kFdsEach = 4;
+
+  // `listening_socket` outlives the server. With `most` connections and sessions together, whoever comes waits in
+  // the socket's queue (F30).
+  Server(Loop& loop, int listening_socket, Sink& sink, std::size_t most);
 
   void start_accepting();
 
@@ -48,6 +52,7 @@ class Server final : public ClientConnection::Owner {
   };
 
   void accept_waiting();
+  void pause_accepting();
   void message(ClientConnection& from, const wire::Message& message) override;
   void grant_unsent(const ClientConnection::GrantPart& part, const std::string& why) override;
   void closed(ClientConnection& connection, const std::string& why) override;
@@ -60,6 +65,8 @@ class Server final : public ClientConnection::Owner {
   Loop& loop_;
   int listening_socket_;
   Sink& sink_;
+  std::size_t most_;
+  bool crowded_ = false;
   std::unique_ptr<Loop::Watch> accepting_;
   std::unique_ptr<Loop::Watch> back_off_;
   std::unordered_map<std::uint64_t, std::unique_ptr<ClientConnection>> connections_;

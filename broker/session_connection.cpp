@@ -3,6 +3,11 @@
 #include "shm/fault_point.hpp"
 
 namespace apportion {
+namespace {
+
+constexpr std::chrono::milliseconds kLastWordsPatience{1000};
+
+}  // namespace
 
 ClientConnection::ClientConnection(Loop& loop, ConnectionId id, Fd socket, Peer peer, Owner& owner)
     : loop_(loop), id_(id), socket_(std::move(socket)), peer_(std::move(peer)), owner_(owner) {
@@ -13,7 +18,7 @@ ClientConnection::~ClientConnection() = default;
 
 void ClientConnection::send(std::span<const std::byte> message, std::vector<Fd> fds,
                             std::optional<GrantPart> grant) {
-  if (!socket_) {
+  if (!socket_ || (grant && close_when_empty_)) {
     if (grant) owner_.grant_unsent(*grant, "the client hung up");
     return;
   }
@@ -36,8 +41,22 @@ void ClientConnection::grant_answered() {
 }
 
 void ClientConnection::close_after_sending() {
+  if (close_when_empty_ || !socket_) return;
   close_when_empty_ = true;
+  // F27: it is heard no more, not waited for if it does not read, and gets no memory on its way out.
+  readable_.reset();
+  idle_ = loop_.after(kLastWordsPatience, [this] { close("it did not read the last words"); });
+  drop_grants("the connection is ending");
   flush();
+}
+
+void ClientConnection::drop_grants(const std::string& why) {
+  std::vector<GrantPart> unsent;
+  for (const Outgoing& message : queue_)
+    if (message.grant) unsent.push_back(*message.grant);
+  std::erase_if(queue_, [](const Outgoing& message) { return message.grant.has_value(); });
+  for (const GrantPart& part : unsent)
+    owner_.grant_unsent(part, why);
 }
 
 void ClientConnection::close_unless(std::chrono::milliseconds idle) {

@@ -81,6 +81,7 @@ class ClientConnection {
     std::optional<GrantPart> grant;
   };
   void flush();
+  void drop_grants(const std::string& why);
   void send_later(std::chrono::milliseconds delay);
 
   Loop& loop_;

@@ -1,8 +1,11 @@
 #include "broker/shell.hpp"
 
+#include <sys/resource.h>
+
 #include <algorithm>
 #include <chrono>
 #include <csignal>
+#include <unordered_set>
 
 #include "broker/log.hpp"
 #include "shm/fault_point.hpp"
@@ -45,6 +48,16 @@ Errc code_of(Refusal::Rule rule) {
   return Errc::quota;
 }
 
+// F30: what the limit of open files leaves when every chunk's descriptor is on its way to a client at once.
+std::size_t most_connections(const LoadReport& load) {
+  constexpr std::size_t kOthers = 192;  // the loop, pages, libraries, one message's worth to the keeper
+  constexpr std::size_t kLeast = 8;
+  rlimit limit{};
+  getrlimit(RLIMIT_NOFILE, &limit);
+  const std::size_t needed = load.pool_chunks + kOthers;
+  return limit.rlim_cur < needed ? kLeast : std::max(kLeast, (limit.rlim_cur - needed) / Server::kFdsEach);
+}
+
 std::vector<std::string> names_of(const std::vector<JobRule>& jobs) {
   std::vector<std::string> names;
   for (const JobRule& job : jobs)
@@ -61,7 +74,7 @@ Shell::Shell(Loop& loop, ShellParts parts, const Device& device, const DeviceMon
       journal_(journal),
       keeper_(keeper),
       core_(parts_.setup, journal),
-      server_(loop, listening_socket, *this),
+      server_(loop, listening_socket, *this, most_connections(parts_.load)),
       pool_(device, monitor, [this](std::function<void()> job) { loop_.post(std::move(job)); }),
       started_ns_(now().value) {}
 
@@ -159,7 +172,11 @@ void Shell::carry_out(const Action& action) {
 void Shell::on(const actions::Welcome& action) {
   ClientConnection* connection = server_.find(action.connection);
   const bool bound = connection != nullptr && server_.bind(action.connection, action.session);
-  if (!bound) return event(events::HungUp{action.session});
+  if (!bound) {
+    // Nobody knows the token of a new session, and no process is watched for it: it would stay for ever.
+    if (action.resumed) return event(events::HungUp{action.session});
+    return event(events::Detached{action.session});
+  }
   Result<int> report = publisher_->add_session(action.session);
   if (!report.ok()) return fatal(report.error());
   auto welcome = wire::make<wire::Welcome>(connection->hello_request, action.epoch);
@@ -321,12 +338,16 @@ void Shell::on(const actions::AskDeviceRoom&) {
 void Shell::room_read(const Pool::Room& room) {
   if (!room.memory.ok())
     return log::error("lost", {{"what", "reading of the device"}, {"why", room.memory.error().message}});
+  std::unordered_set<pid_t> clients;
+  for (const SessionRecord& session : core_.ledger().sessions) clients.insert(static_cast<pid_t>(session.pid));
   std::optional<Bytes> foreign;
+  Bytes of_clients;
   for (const DeviceProcess& process : room.processes) {
-    if (process.pid == getpid()) continue;
-    if (process.used) foreign = foreign.value_or(Bytes{}) + *process.used;
+    if (process.pid == getpid() || !process.used) continue;
+    foreign = foreign.value_or(Bytes{}) + *process.used;
+    if (clients.contains(process.pid)) of_clients += *process.used;
   }
-  event(events::DeviceRoom{room.memory->free, room.memory->total, foreign, {room.read_at_ns}});
+  event(events::DeviceRoom{room.memory->free, room.memory->total, foreign, {room.read_at_ns}, of_clients});
 }
 
 void Shell::on(const actions::Ready&) {
