@@ -112,7 +112,7 @@ void Core::State::finish(Actions& body, Actions& out) {
 }
 
 void Core::State::on(const events::DeviceRoom& event, Actions& out) {
-  foreign = event.foreign.value_or(Bytes{});
+  foreign = saturating_sub(event.foreign.value_or(Bytes{}), event.clients);
   stock.handle(event, out);
 }
 

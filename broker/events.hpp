@@ -133,6 +133,7 @@ struct DeviceRoom {
   // Bytes of processes other than the broker: contexts, libraries, strangers. Unknown in some containers.
   std::optional<Bytes> foreign;
   SteadyNs read_at;
+  Bytes clients = {};  // of `foreign`, what is our clients' own: contexts and libraries, which is overhead
 };
 
 // Time passed. Wanted a few times a second while Core::wants_tick(), at once after anything that may matter.

@@ -49,28 +49,32 @@ wire::Refused refused_message(std::uint64_t request_id, wire::Type what, const E
 
 }  // namespace
 
-Server::Server(Loop& loop, int listening_socket, std::size_t max_ids, Sink& sink)
-    : loop_(loop), listening_socket_(listening_socket), max_ids_(max_ids), sink_(sink) {}
+Server::Server(Loop& loop, int listening_socket, Limits limits, Sink& sink)
+    : loop_(loop), listening_socket_(listening_socket), limits_(limits), sink_(sink) {}
 
 void Server::start_accepting() {
   back_off_.reset();
   accepting_ = loop_.on_readable(listening_socket_, [this] { accept_waiting(); });
-  if (!accepting_) back_off({Errc::system, "no room to watch the socket"});
+  if (!accepting_) back_off("no room to watch the socket");
 }
 
 void Server::accept_waiting() {
   for (std::size_t i = 0; i < kAcceptTurn; ++i) {
+    if (connections_.size() + sessions_.size() >= limits_.most)
+      return back_off(std::to_string(connections_.size()) + " connections and " +
+                      std::to_string(sessions_.size()) +
+                      " sessions are what the limit of open files allows (ulimit -n, LimitNOFILE=)");
     Result<Fd> socket = accept_from(listening_socket_);
     if (!socket.ok() && socket.error().code == Errc::busy) return;
     Status taken = socket.ok() ? take(*std::move(socket)) : Status(socket.error());
-    if (!taken.ok() && taken.error().code != Errc::disconnected) return back_off(taken.error());
+    if (!taken.ok() && taken.error().code != Errc::disconnected) return back_off(taken.error().message);
     in_trouble_ = false;
   }
 }
 
 // F30: those who wait keep their place in the kernel's queue; those who have a session go on.
-void Server::back_off(const Error& why) {
-  if (!in_trouble_) log::error("refused", {{"what", "connections"}, {"why", why.message}});
+void Server::back_off(const std::string& why) {
+  if (!in_trouble_) log::warning("crowded", {{"what", "connections wait"}, {"why", why}});
   in_trouble_ = true;
   accepting_.reset();
   back_off_ = loop_.after(kAcceptBackOff, [this] { start_accepting(); });
@@ -89,8 +93,8 @@ Status Server::take(Fd socket) {
     return Done{};
   }
   const ConnectionId id{next_connection_++};
-  auto connection =
-      std::make_unique<ClientConnection>(loop_, id, std::move(socket), *std::move(peer), max_ids_, *this);
+  auto connection = std::make_unique<ClientConnection>(loop_, id, std::move(socket), *std::move(peer),
+                                                       limits_.max_ids, *this);
   if (!connection->start()) return Error{Errc::system, "no room to watch one more socket"};
   connection->close_unless(kHelloPatience);
   connections_.emplace(id.value, std::move(connection));

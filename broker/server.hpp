@@ -30,8 +30,17 @@ class Server final : public ClientConnection::Owner {
     virtual void status_wanted(ConnectionId from, const wire::StatusRequest& request) = 0;
   };
 
-  // `listening_socket` outlives the server. max_ids: how many chunks there can be.
-  Server(Loop& loop, int listening_socket, std::size_t max_ids, Sink& sink);
+  // Descriptors that one connection, or one session, may need: socket or pidfd, a copy for the loop, its
+  // pages.
+  static constexpr std::size_t kFdsEach = 4;
+
+  struct Limits {
+    std::size_t most = 0;  // connections and sessions together; then whoever comes waits in the queue (F30)
+    std::size_t max_ids = 0;  // how many chunks there can be
+  };
+
+  // `listening_socket` outlives the server.
+  Server(Loop& loop, int listening_socket, Limits limits, Sink& sink);
 
   void start_accepting();
   // A connection that is there already. Errc::disconnected: its process has died by now (F09).
@@ -54,7 +63,7 @@ class Server final : public ClientConnection::Owner {
   };
 
   void accept_waiting();
-  void back_off(const Error& why);
+  void back_off(const std::string& why);
   [[nodiscard]] std::size_t waiting_of(uid_t uid) const;
   void message(ClientConnection& from, const wire::Message& message) override;
   void closed(ClientConnection& connection, const std::string& why) override;
@@ -69,7 +78,7 @@ class Server final : public ClientConnection::Owner {
 
   Loop& loop_;
   int listening_socket_;
-  std::size_t max_ids_;
+  Limits limits_;
   Sink& sink_;
   std::unique_ptr<Loop::Watch> accepting_;
   std::unique_ptr<Loop::Watch> back_off_;

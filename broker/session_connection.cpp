@@ -47,7 +47,7 @@ void ClientConnection::send_grant(SessionId session_id, RequestId request, std::
     messages.push_back(
         {std::move(part.bytes), std::move(part.fds), OfGrant{session_id, request, std::move(part.ids)}});
   }
-  if (!socket_) return report_unsent(std::move(messages));
+  if (!socket_ || close_when_empty_) return report_unsent(std::move(messages));
   std::move(messages.begin(), messages.end(), std::back_inserter(queue_));
   if (queue_.size() > kMaxQueued) return close("it does not read its messages");
   flush();
@@ -62,8 +62,15 @@ void ClientConnection::close_after_sending(const std::string& why) {
   if (!socket_ || close_when_empty_) return;
   close_when_empty_ = true;
   close_reason_ = why;
+  // F27: it is heard no more, not waited for if it does not read, and gets no memory on its way out.
   readable_.reset();
   close_unless(kFarewellPatience);
+  std::deque<Outgoing> last_words;
+  std::deque<Outgoing> grants;
+  for (Outgoing& message : queue_)
+    (message.grant ? grants : last_words).push_back(std::move(message));
+  queue_ = std::move(last_words);
+  report_unsent(std::move(grants));
   flush();
 }
 

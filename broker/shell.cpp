@@ -1,10 +1,14 @@
 #include "broker/shell.hpp"
 
+#include <sys/resource.h>
+
 #include <algorithm>
 #include <chrono>
 #include <csignal>
 #include <cstdio>
+#include <unordered_set>
 
+#include "broker/book.hpp"
 #include "broker/log.hpp"
 #include "shm/fault_point.hpp"
 
@@ -92,6 +96,16 @@ std::string others_on(const Pool::Room& room) {
   return text;
 }
 
+// F30: what the limit of open files leaves when every chunk's descriptor is on its way to a client at once.
+std::size_t most_connections(const LoadReport& load) {
+  constexpr std::size_t kOthers = 192;  // the loop, pages, libraries, one message's worth to the keeper
+  constexpr std::size_t kLeast = 8;
+  rlimit limit{};
+  getrlimit(RLIMIT_NOFILE, &limit);
+  const std::size_t needed = load.pool_chunks + kOthers;
+  return limit.rlim_cur < needed ? kLeast : std::max(kLeast, (limit.rlim_cur - needed) / Server::kFdsEach);
+}
+
 std::vector<std::string> names_of(const std::vector<JobRule>& jobs) {
   std::vector<std::string> names;
   for (const JobRule& job : jobs)
@@ -108,7 +122,7 @@ Shell::Shell(Loop& loop, ShellParts parts, const Device& device, const DeviceMon
       journal_(journal),
       keeper_(keeper),
       core_(parts_.setup, journal),
-      server_(loop, listening_socket, journal.shape().chunk_slots, *this),
+      server_(loop, listening_socket, {most_connections(parts_.load), journal.shape().chunk_slots}, *this),
       pool_(device, monitor, [this](std::function<void()> job) { loop_.post(std::move(job)); }),
       started_ns_(now().value) {}
 
@@ -411,12 +425,17 @@ void Shell::room_read(const Pool::Room& room) {
     return;
   }
   room_unreadable_ = false;
+  std::unordered_set<pid_t> clients;
+  for (const BookedSession& session : core_.book().session_slots())
+    if (session.state != SessionPhase::vacant) clients.insert(session.pid);
   std::optional<Bytes> foreign;
+  Bytes of_clients;
   for (const DeviceProcess& process : room.processes) {
-    if (process.pid == getpid()) continue;
-    if (process.used) foreign = foreign.value_or(Bytes{}) + *process.used;
+    if (process.pid == getpid() || !process.used) continue;
+    foreign = foreign.value_or(Bytes{}) + *process.used;
+    if (clients.contains(process.pid)) of_clients += *process.used;
   }
-  event(events::DeviceRoom{room.memory->free, room.memory->total, foreign, {room.read_at_ns}});
+  event(events::DeviceRoom{room.memory->free, room.memory->total, foreign, {room.read_at_ns}, of_clients});
 }
 
 void Shell::on(const actions::Ready&) {

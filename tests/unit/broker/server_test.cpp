@@ -15,7 +15,7 @@ constexpr std::size_t kMaxIds = 1000;
 
 struct Bench final : Server::Sink {
   Loop loop;
-  Server server{loop, -1, kMaxIds, *this};
+  Server server{loop, -1, {10'000, kMaxIds}, *this};
   std::vector<Event> events;
   std::size_t questions = 0;
   std::vector<ConnectionId> askers;

@@ -61,7 +61,8 @@ TEST_CASE("docs/config.md lists every key of the parser, where it stands and its
   }
   for (const auto& [name, row] : documented) {
     INFO(name);
-    CHECK(std::any_of(keys.begin(), keys.end(), [&](const KeyInfo& key) { return key.name == name; }));
+    CHECK(std::any_of(keys.begin(), keys.end(),
+                      [&wanted = name](const KeyInfo& key) { return key.name == wanted; }));
   }
   CHECK(documented.size() == keys.size());
 }
