@@ -76,26 +76,6 @@ std::vector<ClientConnection::GrantPart> grant_messages(const actions::SendGrant
   return parts;
 }
 
-// "; on the device now: 30 GiB of python (pid 12, uid 1000)", largest first; empty where nobody is known.
-std::string others_on(const Pool::Room& room) {
-  constexpr std::size_t kNamed = 4;
-  std::vector<std::pair<Bytes, std::string>> others;
-  for (std::size_t i = 0; i < room.processes.size() && i < room.labels.size(); ++i) {
-    const DeviceProcess& process = room.processes[i];
-    if (process.pid == getpid()) continue;
-    const ProcessLabel& label = room.labels[i];
-    const std::string uid = label.uid == kUnknownUid ? "" : ", uid " + std::to_string(label.uid);
-    others.emplace_back(
-        process.used.value_or(Bytes{}),
-        (label.name.empty() ? "a process" : label.name) + " (pid " + std::to_string(process.pid) + uid + ")");
-  }
-  std::sort(others.begin(), others.end(), std::greater<>());
-  std::string text;
-  for (std::size_t i = 0; i < others.size() && i < kNamed; ++i)
-    text += (i == 0 ? "; on the device now: " : ", ") + to_text(others[i].first) + " of " + others[i].second;
-  return text;
-}
-
 // F30: what the limit of open files leaves when every chunk's descriptor is on its way to a client at once.
 std::size_t most_connections(const LoadReport& load) {
   constexpr std::size_t kOthers = 192;  // the loop, pages, libraries, one message's worth to the keeper

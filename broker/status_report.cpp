@@ -84,6 +84,25 @@ std::vector<wire::HolderRow> holder_rows(const LedgerSnapshot& snapshot, const P
   return rows;
 }
 
+std::string others_on(const Pool::Room& room) {
+  constexpr std::size_t kNamed = 4;
+  std::vector<std::pair<Bytes, std::string>> others;
+  for (std::size_t i = 0; i < room.processes.size() && i < room.labels.size(); ++i) {
+    const DeviceProcess& process = room.processes[i];
+    if (process.pid == getpid()) continue;
+    const ProcessLabel& label = room.labels[i];
+    const std::string uid = label.uid == kUnknownUid ? "" : ", uid " + std::to_string(label.uid);
+    others.emplace_back(
+        process.used.value_or(Bytes{}),
+        (label.name.empty() ? "a process" : label.name) + " (pid " + std::to_string(process.pid) + uid + ")");
+  }
+  std::sort(others.begin(), others.end(), std::greater<>());
+  std::string text;
+  for (std::size_t i = 0; i < others.size() && i < kNamed; ++i)
+    text += (i == 0 ? "; on the device now: " : ", ") + to_text(others[i].first) + " of " + others[i].second;
+  return text;
+}
+
 void send_status(const StatusFacts& facts, const LedgerSnapshot& snapshot, const Publisher& pages,
                  std::span<const JobCounters> counters, std::span<const wire::HolderRow> holders,
                  const wire::StatusRequest& request, const SendRow& send) {

@@ -34,3 +34,14 @@ TEST_CASE("status: names and users of processes come from /proc, and are unknown
   CHECK(label_of(0x7fffff00).uid == kUnknownUid);
   CHECK(label_of(0x7fffff00).name.empty());
 }
+
+TEST_CASE("status: a pool that cannot be made names who has the device, largest first") {
+  Pool::Room room{DeviceMemory{8_GiB, 2_GiB, 6_GiB, 0_B},
+                  {{::getpid(), 4_GiB}, {777, 300_MiB}, {888, 1_GiB}},
+                  {{0, "apportiond"}, {1000, "python"}, {}},
+                  0};
+  CHECK(others_on(room) ==
+        "; on the device now: 1 GiB of a process (pid 888), 300 MiB of python (pid 777, uid 1000)");
+  room.processes.resize(1);
+  CHECK(others_on(room).empty());
+}
