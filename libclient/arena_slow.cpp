@@ -84,8 +84,8 @@ Result<Address> Arena::grow(Range& range, std::uint32_t units, Stream stream) {
       mapped += *leased;
     } else {
       error = leased.error();
-      if (source_.lost()) retired = place.wanted - mapped;
     }
+    if (source_.lost()) retired = place.wanted - mapped;
   }
 
   const Locked locked(lock_);

@@ -19,15 +19,18 @@ Result<Bytes> LeaseSource::lease(Address address, Bytes min, Bytes want, std::ui
       bytes += Bytes{entry.bytes};
     }
     const Address at = address + done.value;
+    std::map<Address, Lease> made;  // before anything is mapped: the host may have no memory for it (F31)
+    Address next = at;
+    for (const wire::ChunkEntry& entry : entries) {
+      made.emplace(next, Lease{entry.chunk_id, Bytes{entry.bytes}});
+      next += entry.bytes;
+    }
     if (Status mapped = mapper_.map(at, entries, std::move(fds)); !mapped) {
       lost_ = lost_ || mapper_.lost();
       return mapped;
     }
-    Address next = at;
-    for (const wire::ChunkEntry& entry : entries) {
-      leases_.insert_or_assign(next, Lease{entry.chunk_id, Bytes{entry.bytes}});
-      next += entry.bytes;
-    }
+    leases_.merge(made);
+    APPORTION_CHECK(made.empty());
     return Done{};
   };
   Result<BrokerLink::Granted> granted = broker_.request(min, want, flags, take);
