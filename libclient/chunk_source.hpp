@@ -32,10 +32,10 @@ class ChunkSource {
   // intact after an error; lost() speaks of `to`.
   virtual Status move(std::span<const Address> from, Address to) = 0;
 
-  // Unmaps chunks and gives them back, in order, up to the first that fails: that one is left in an unknown
-  // state.
+  // Unmaps chunks and gives them back, in order, up to the first that fails.
   struct Returned {
     std::size_t count = 0;
+    std::size_t lost = 0;  // of the chunks after these: in an unknown state
     std::optional<Error> error;
   };
   virtual Returned unmap(std::span<const Address> chunks) = 0;

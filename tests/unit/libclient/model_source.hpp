@@ -51,6 +51,7 @@ class ModelSource final : public ChunkSource {
     for (const Address chunk : given) {
       if (fail_unmap && returned.count == fail_unmap_at) {
         returned.error = failed(*fail_unmap);
+        returned.lost = lost_ ? 1 : 0;
         return returned;
       }
       remove(chunk);
