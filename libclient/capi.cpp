@@ -168,6 +168,7 @@ APPORTION_API apportion_status apportion_attach(const apportion_attach_options* 
   }
   Registry& registry = Registry::instance();
   if (registry.in_forked_child()) return not_attached();
+  if (registry.interrupted()) return interrupted();
   return guarded([&] {
     if (Status guarding = install_fork_guard(); !guarding) return fail(guarding.error());
     BrokerLink::Options link;
@@ -185,10 +186,15 @@ APPORTION_API apportion_status apportion_attach(const apportion_attach_options* 
 }
 
 APPORTION_API apportion_status apportion_detach(apportion_client* client) {
-  return with(client, [&](Client&) {
-    Registry& registry = Registry::instance();
-    Client* const session = registry.hide(handle_of(client));
-    if (session == nullptr) return not_attached();  // another thread was faster
+  Registry& registry = Registry::instance();
+  if (registry.interrupted()) return interrupted();
+  Client* const session = registry.hide(handle_of(client));  // a second detach finds nothing from here on
+  if (session == nullptr) return not_attached();
+  if (session->interrupted()) {
+    registry.show(handle_of(client));
+    return interrupted();
+  }
+  return guarded([&] {
     const Status ended = session->detach();
     if (!session->detached()) {
       registry.show(handle_of(client));

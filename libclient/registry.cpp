@@ -11,7 +11,7 @@ constinit Registry Registry::instance_;
 
 Result<Registry::Handle> Registry::add(std::unique_ptr<Client> client) {
   if (in_forked_child()) return Error{Errc::not_attached, not_attached()};
-  const std::lock_guard lock(mutex_);
+  const ShortGuard lock(lock_);
   for (std::uintptr_t index = 0; index < kSlots; ++index) {
     Slot& slot = slots_[index];
     if (slot.client.load(std::memory_order_relaxed) != nullptr) continue;
@@ -25,7 +25,8 @@ Result<Registry::Handle> Registry::add(std::unique_ptr<Client> client) {
 }
 
 Client* Registry::hide(Handle handle) {
-  const std::lock_guard lock(mutex_);
+  if (find(handle) == nullptr) return nullptr;
+  const ShortGuard lock(lock_);
   Client* const client = find(handle);
   if (client != nullptr) slots_[handle % kSlots].handle.store(0, std::memory_order_release);
   return client;
@@ -36,7 +37,7 @@ void Registry::show(Handle handle) {
 }
 
 std::unique_ptr<Client> Registry::remove(Handle handle) {
-  const std::lock_guard lock(mutex_);
+  const ShortGuard lock(lock_);
   return std::unique_ptr<Client>(slots_[handle % kSlots].client.exchange(nullptr));
 }
 

@@ -9,9 +9,9 @@
 #include <atomic>
 #include <cstdint>
 #include <memory>
-#include <mutex>
 
 #include "libclient/client.hpp"
+#include "libclient/short_lock.hpp"
 
 namespace apportion {
 
@@ -39,6 +39,8 @@ class Registry {
 
   // Why a handle is not found. Async-signal-safe.
   [[nodiscard]] const char* not_attached() const noexcept;
+  // Whether this thread is changing the registry: then a signal handler asks. Async-signal-safe.
+  [[nodiscard]] bool interrupted() const noexcept { return lock_.held_by_this_thread(); }
   [[nodiscard]] bool in_forked_child() const { return forked_.load(std::memory_order_relaxed); }
 
  private:
@@ -51,7 +53,7 @@ class Registry {
   constexpr Registry() = default;
   friend void abandon_sessions_in_child();
 
-  std::mutex mutex_;  // of add and remove
+  ShortLock lock_;  // of all that changes a slot; not taken in a child
   std::array<Slot, kSlots> slots_;
   std::atomic<bool> attached_ever_{false};  // CUDA has been started here
   std::atomic<bool> forked_{false};
