@@ -23,7 +23,7 @@ class Locked {
 };
 
 Error no_host_memory() {
-  return {Errc::out_of_memory, "the host has no memory for the arena's own records"};
+  return {Errc::out_of_memory, "no host memory"};  // so short that it is no allocation itself
 }
 
 // Calls the source. F31: where the host has no memory for the call, it has mapped and unmapped nothing.
