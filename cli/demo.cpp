@@ -9,7 +9,7 @@
 
 #include "cli/demo_stage.hpp"
 #include "cli/programs.hpp"
-#include "config/device_spec.hpp"
+#include "shm/device_name.hpp"
 
 namespace apportion {
 namespace {

@@ -22,7 +22,7 @@ Result<Config> config_for(const DemoOptions& options) {
   Result<Config> parsed = parse_config(kRaceToml, "race.toml", system_names());
   if (!parsed.ok()) return parsed.error();
   Config config = *std::move(parsed);
-  Result<DeviceSpec> device = parse_device(options.device);
+  Result<DeviceName> device = parse_device(options.device);
   if (!device.ok()) return device.error();
   config.broker.device = *device;
   if (options.clients == config.jobs.size()) return config;
@@ -52,7 +52,7 @@ Result<DemoStage> DemoStage::set_up(const DemoOptions& options) {
   Result<Config> config = config_for(options);
   if (!config.ok()) return config.error();
   stage.config_ = *std::move(config);
-  stage.simulated_ = stage.config_.broker.device.kind == DeviceSpec::Kind::simulated;
+  stage.simulated_ = stage.config_.broker.device.kind == DeviceName::Kind::simulated;
   std::string name = stage.simulated_ ? "/dev/shm/apportion-demo-XXXXXX" : "/tmp/apportion-demo-XXXXXX";
   if (mkdtemp(name.data()) == nullptr) return system_error("cannot make a folder " + name, errno);
   stage.folder_ = name;

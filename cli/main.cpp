@@ -13,7 +13,8 @@
 #include "cli/status_json.hpp"
 #include "cli/status_query.hpp"
 #include "cli/status_text.hpp"
-#include "config/quote.hpp"
+#include "config/nearest.hpp"
+#include "shm/quote.hpp"
 
 namespace {
 
