@@ -168,7 +168,7 @@ int refuse(const Error& error) {
 int serve(Loop& loop, KeeperLink& keeper, Config config, std::uint32_t restarts) {
   Result<KeeperLink::Inheritance> kept = keeper.take();
   if (!kept.ok()) return refuse(kept.error());
-  Result<Device> device = Device::open(spell(config.broker.device));
+  Result<Device> device = Device::open(config.broker.device);
   if (!device.ok())
     return refuse({device.error().code, config.where("broker.device") + ": " + device.error().message});
   Result<DeviceMonitor> monitor = DeviceMonitor::open(*device);
