@@ -30,12 +30,12 @@ Result<CheckAnswer> check_config(const CheckOptions& options) {
   Result<Config> config = read_config(*path, system_names());
   if (!config.ok()) return config.error();
   if (!options.device.empty()) {
-    Result<DeviceSpec> other = parse_device(options.device);
+    Result<DeviceName> other = parse_device(options.device);
     if (!other.ok()) return other.error();
     config->broker.device = *other;
   }
   const std::string where = options.device.empty() ? config->where("broker.device") : "--device";
-  Result<Device> device = Device::open(spell(config->broker.device));
+  Result<Device> device = Device::open(config->broker.device);
   if (!device.ok()) return Error{device.error().code, where + ": " + device.error().message};
   Result<DeviceMonitor> monitor = DeviceMonitor::open(*device);
   if (!monitor.ok()) return monitor.error();

@@ -10,7 +10,7 @@
 #include "cli/demo_stage.hpp"
 #include "cli/interrupt.hpp"
 #include "cli/programs.hpp"
-#include "config/device_spec.hpp"
+#include "shm/device_name.hpp"
 
 namespace apportion {
 namespace {

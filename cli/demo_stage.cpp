@@ -28,7 +28,7 @@ Result<Config> config_for(const DemoOptions& options) {
   Result<Config> parsed = parse_config(kRaceToml, "race.toml", system_names());
   if (!parsed.ok()) return parsed.error();
   Config config = *std::move(parsed);
-  Result<DeviceSpec> device = parse_device(options.device);
+  Result<DeviceName> device = parse_device(options.device);
   if (!device.ok()) return device.error();
   config.broker.device = *device;
   if (options.clients == config.jobs.size()) return config;
@@ -43,8 +43,8 @@ Result<Config> config_for(const DemoOptions& options) {
   return config;
 }
 
-Result<Bytes> total_of(const DeviceSpec& spec) {
-  if (spec.kind == DeviceSpec::Kind::simulated) return spec.simulated_size;
+Result<Bytes> total_of(const DeviceName& spec) {
+  if (spec.kind == DeviceName::Kind::simulated) return spec.simulated_size;
   Result<Device> device = Device::open(spell(spec));
   if (!device.ok()) return device.error();
   return device->facts().total;
@@ -65,7 +65,7 @@ Result<DemoStage> DemoStage::set_up(const DemoOptions& options) {
   Result<Config> config = config_for(options);
   if (!config.ok()) return config.error();
   stage.config_ = *std::move(config);
-  stage.simulated_ = stage.config_.broker.device.kind == DeviceSpec::Kind::simulated;
+  stage.simulated_ = stage.config_.broker.device.kind == DeviceName::Kind::simulated;
   Result<Bytes> total = total_of(stage.config_.broker.device);
   if (!total.ok()) return total.error();
   // A fifth of an equal part: always below what a guarantee leaves of it, so that a fair share is enough.

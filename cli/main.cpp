@@ -10,7 +10,8 @@
 #include "cli/status_json.hpp"
 #include "cli/status_query.hpp"
 #include "cli/status_text.hpp"
-#include "config/quote.hpp"
+#include "config/nearest.hpp"
+#include "shm/quote.hpp"
 #include "shm/standard_streams.hpp"
 
 namespace {

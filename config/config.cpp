@@ -1,6 +1,6 @@
 #include "config/config.hpp"
 
-#include "config/quote.hpp"
+#include "shm/quote.hpp"
 
 namespace apportion {
 namespace {

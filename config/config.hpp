@@ -12,10 +12,10 @@
 #include <string_view>
 #include <vector>
 
-#include "config/device_spec.hpp"
 #include "config/sizes.hpp"
 #include "config/user_rule.hpp"
 #include "shm/bytes.hpp"
+#include "shm/device_name.hpp"
 #include "shm/result.hpp"
 
 namespace apportion {
@@ -46,7 +46,7 @@ enum class Serve { credit, lease };
 [[nodiscard]] const char* to_text(Serve value);
 
 struct BrokerConfig {
-  DeviceSpec device;
+  DeviceName device;
   std::optional<Amount> pool;  // none: "auto". A fraction is of the device's total
   Bytes chunk = 32_MiB;
   std::optional<Reserve> reserve;  // none: by the device, see load()

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <utility>
 
-#include "config/quote.hpp"
+#include "shm/quote.hpp"
 
 namespace apportion {
 namespace {

@@ -4,9 +4,10 @@
 #include "config/find.hpp"
 #include "config/key_tables.hpp"
 #include "config/keys.hpp"
+#include "config/nearest.hpp"
 #include "config/plain_text.hpp"
-#include "config/quote.hpp"
 #include "config/value.hpp"
+#include "shm/quote.hpp"
 
 // toml++ 3.3 trusts its own checks: "[[[" trips an assertion in parse_key, and where NDEBUG is set the
 // compiler may assume that it cannot happen. A config file must not be able to end the broker, so a failed

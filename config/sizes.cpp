@@ -5,7 +5,7 @@
 #include <cmath>
 #include <cstdint>
 
-#include "config/quote.hpp"
+#include "shm/quote.hpp"
 
 namespace apportion {
 namespace {

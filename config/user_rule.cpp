@@ -7,7 +7,7 @@
 #include <cerrno>
 #include <charconv>
 
-#include "config/quote.hpp"
+#include "shm/quote.hpp"
 
 namespace apportion {
 namespace {

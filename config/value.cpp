@@ -2,7 +2,7 @@
 
 #include <charconv>
 
-#include "config/quote.hpp"
+#include "shm/quote.hpp"
 
 namespace apportion {
 

@@ -10,19 +10,20 @@
 #include <string>
 #include <vector>
 
+#include "cudasim/scratch_folder.hpp"
 #include "cudasim/store/folder.hpp"
 
 namespace cudasim {
 
-/// What happens to calls of one function: the `first`th from now (counting from 1) and `count` in all.
+// What happens to calls of one function: the `first`th from now (counting from 1) and `count` in all.
 struct Fault {
   static constexpr u64 kForEver = ~u64{0};
-  int code = 0;  ///< CUresult returned instead of trying; 0: the call is made
+  int code = 0;  // CUresult returned instead of trying; 0: the call is made
   u64 first = 1;
   u64 count = 1;
-  int pid = 0;            ///< only in this process; 0: in any
-  int signal_before = 0;  ///< e.g. SIGKILL before the effect
-  int signal_after = 0;   ///< e.g. SIGKILL after the effect, before the caller knows
+  int pid = 0;            // only in this process; 0: in any
+  int signal_before = 0;  // e.g. SIGKILL before the effect
+  int signal_after = 0;   // e.g. SIGKILL after the effect, before the caller knows
 };
 
 struct AllocationInfo {
@@ -30,30 +31,29 @@ struct AllocationInfo {
   AllocationKind kind = AllocationKind::kVmm;
   u64 serial = 0, bytes = 0, charged_bytes = 0;
   int creator_pid = 0;
-  bool referenced = false;     ///< some handle, mapping or fd is left somewhere (rule 9)
-  std::vector<int> mapped_by;  ///< processes with a data mapping, as /proc/<pid>/maps shows it
+  bool referenced = false;     // some handle, mapping or fd is left somewhere (rule 9)
+  std::vector<int> mapped_by;  // processes with a data mapping, as /proc/<pid>/maps shows it
 };
 
 struct ProcessInfo {
   int pid = 0;
-  bool dying = false;     ///< dead; its memory is not back yet (rule 38)
-  u64 context_bytes = 0;  ///< over all devices
-  u64 calls = 0;          ///< driver calls so far
+  bool dying = false;     // dead; its memory is not back yet (rule 38)
+  u64 context_bytes = 0;  // over all devices
+  u64 calls = 0;          // driver calls so far
 };
 
 struct DeviceInfo {
   u64 total_bytes = 0, used_bytes = 0, stranger_bytes = 0, context_bytes = 0;
-  std::string uuid;  ///< "GPU-xxxxxxxx-..."
+  std::string uuid;  // "GPU-xxxxxxxx-..."
 };
 
 struct CensusReport {
   std::vector<DeviceInfo> devices;
   std::vector<AllocationInfo> allocations;
   std::vector<ProcessInfo> processes;
-  u64 physical_bytes = 0;  ///< of allocations whose memory is not given back
-  u64 referenced_bytes =
-      0;                  ///< of those with a live reference; invariant (a): equal when no death is pending
-  u64 overlap_bytes = 0;  ///< of allocations mapped for data by more than one process
+  u64 physical_bytes = 0;    // of allocations whose memory is not given back
+  u64 referenced_bytes = 0;  // of those with a live reference; invariant (a): equal when no death is pending
+  u64 overlap_bytes = 0;     // of allocations mapped for data by more than one process
 };
 
 struct CallRecord {
@@ -66,7 +66,7 @@ struct CallRecord {
 
 class Control {
  public:
-  /// Makes or opens the folder at `path`. nullptr and one line in `error` when that fails.
+  // Makes or opens the folder at `path`. nullptr and one line in `error` when that fails.
   static std::unique_ptr<Control> open(const std::string& path, const FolderOptions& options,
                                        std::string& error);
 
@@ -91,7 +91,7 @@ class Control {
   void set_export_limit(u32 objects) { page().export_limit = objects; }
   void set_break(u32 rule) { page().break_rule = rule; }
   void set_lazy_streams(bool on) { page().lazy_streams = on; }
-  /// Every context of `pid` fails from now on with `code` (700); 0 ends it for new contexts.
+  // Every context of `pid` fails from now on with `code` (700); 0 ends it for new contexts.
   void set_sticky(int pid, int code);
   void tick() { page().ticks++; }
   void advance_virtual_clock(u64 ns) { page().virtual_now_ns += ns; }
@@ -100,17 +100,17 @@ class Control {
   u64 calls(const std::string& function) const;
   u64 calls(const std::string& function, int pid) const;
   u64 successes(const std::string& function) const;
-  u64 calls_of(int pid) const;  ///< of all functions
+  u64 calls_of(int pid) const;  // of all functions
   u64 violations() const { return page().violations; }
   u64 unimplemented() const { return page().unimplemented; }
   u64 record_position() const { return page().ring_head; }
-  /// Records from `position` on that the ring still has and that are complete, oldest first.
+  // Records from `position` on that the ring still has and that are complete, oldest first.
   std::vector<CallRecord> records(u64 position) const;
 
   // Census.
   CensusReport census() const;
-  u64 used_bytes(u32 device) const;  ///< as the device would report it now, strangers included
-  /// No allocation is referenced and no process's memory is on its way back. False after `timeout_ms`.
+  u64 used_bytes(u32 device) const;  // as the device would report it now, strangers included
+  // No allocation is referenced and no process's memory is on its way back. False after `timeout_ms`.
   bool wait_no_references(int timeout_ms) const;
   bool wait_used(u32 device, u64 bytes, int timeout_ms) const;
   static bool wait(const std::function<bool()>& done, int timeout_ms);
@@ -122,23 +122,20 @@ class Control {
   Folder* folder_;
 };
 
-/// A folder of its own under /dev/shm for one test; removed with everything in it at the end.
+// A simulated device of its own for one test, in a ScratchFolder.
 class TemporaryFolder {
  public:
   explicit TemporaryFolder(const FolderOptions& options = {});
-  ~TemporaryFolder();
-  TemporaryFolder(const TemporaryFolder&) = delete;
-  TemporaryFolder& operator=(const TemporaryFolder&) = delete;
-  const std::string& path() const { return path_; }
+  const std::string& path() const { return folder_.path(); }
   Control& control() const { return *control_; }
   Control* operator->() const { return control_.get(); }
 
  private:
-  std::string path_;
+  ScratchFolder folder_;
   std::unique_ptr<Control> control_;
 };
 
-/// The census as one line of JSON.
+// The census as one line of JSON.
 std::string to_json(const CensusReport& report);
 
 }  // namespace cudasim

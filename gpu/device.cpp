@@ -75,39 +75,39 @@ int device_count(const DriverTable& driver) {
   return driver.device_get_count(&count) == CUDA_SUCCESS ? count : 0;
 }
 
-Error no_such_device(const DriverTable& driver, std::string_view text) {
+Error no_such_device(const DriverTable& driver, const DeviceName& name) {
   const std::string list = list_devices(driver);
-  return {Errc::not_found, "no device '" + std::string(text) + "'; " +
+  return {Errc::not_found, "no device '" + spell(name) + "'; " +
                                (list.empty() ? "this driver shows no device at all (CUDA_VISIBLE_DEVICES?)"
                                              : "this driver shows " + list)};
 }
 
-Result<CUdevice> choose(const DriverTable& driver, const DeviceChoice& choice, std::string_view text) {
+Result<CUdevice> choose(const DriverTable& driver, const DeviceName& name) {
   CUdevice device = 0;
-  switch (choice.kind) {
-    case DeviceChoice::Kind::simulated:
+  switch (name.kind) {
+    case DeviceName::Kind::simulated:
       break;  // a simulated device is its driver's first
-    case DeviceChoice::Kind::index:
-      if (choice.index >= static_cast<std::uint32_t>(device_count(driver)))
-        return no_such_device(driver, text);
-      device = static_cast<CUdevice>(choice.index);
+    case DeviceName::Kind::index:
+      if (name.index >= static_cast<unsigned>(device_count(driver))) return no_such_device(driver, name);
+      device = static_cast<CUdevice>(name.index);
       break;
-    case DeviceChoice::Kind::pci:
-      if (driver.device_get_by_pci_bus_id(&device, choice.name.c_str()) != CUDA_SUCCESS)
-        return no_such_device(driver, text);
+    case DeviceName::Kind::pci:
+      if (driver.device_get_by_pci_bus_id(&device, name.id.c_str()) != CUDA_SUCCESS)
+        return no_such_device(driver, name);
       return device;
-    case DeviceChoice::Kind::uuid:
+    case DeviceName::Kind::uuid:
+    case DeviceName::Kind::mig:
       for (int i = 0; i < device_count(driver); ++i) {
         CUuuid uuid{};
         if (driver.device_get(&device, i) != CUDA_SUCCESS ||
             driver.device_get_uuid(&uuid, device) != CUDA_SUCCESS)
           continue;
-        if (uuid_text(uuid, {}).substr(4) == choice.name.substr(4)) return device;
+        if (uuid_text(uuid, {}).substr(4) == name.id.substr(4)) return device;
       }
-      return no_such_device(driver, text);
+      return no_such_device(driver, name);
   }
   const CUresult r = driver.device_get(&device, device);
-  if (r != CUDA_SUCCESS) return no_such_device(driver, text);
+  if (r != CUDA_SUCCESS) return no_such_device(driver, name);
   return device;
 }
 
@@ -128,12 +128,16 @@ std::string list_devices(const DriverTable& driver) {
 }
 
 Result<Device> Device::open(std::string_view text, std::string_view driver_path) {
-  const auto choice = parse_device_choice(text);
-  if (!choice) return choice.error();
-  const bool simulated = choice->kind == DeviceChoice::Kind::simulated;
+  const Result<DeviceName> name = parse_device(text);
+  if (!name) return name.error();
+  return open(*name, driver_path);
+}
+
+Result<Device> Device::open(const DeviceName& name, std::string_view driver_path) {
+  const bool simulated = name.kind == DeviceName::Kind::simulated;
   std::string path(driver_path);
   if (simulated) {
-    auto prepared = prepare_simulator(choice->total);
+    auto prepared = prepare_simulator(name.simulated_size);
     if (!prepared) return prepared.error();
     if (path.empty()) path = *prepared;
   }
@@ -143,21 +147,21 @@ Result<Device> Device::open(std::string_view text, std::string_view driver_path)
   device.driver_ = std::make_unique<const DriverTable>(*std::move(table));
   const DriverTable& driver = *device.driver_;
   if (simulated && driver.find(kSimulatorMark) == nullptr)
-    return Error{Errc::invalid, "device '" + std::string(text) + "' needs the simulated driver, and '" +
+    return Error{Errc::invalid, "device '" + spell(name) + "' needs the simulated driver, and '" +
                                     driver.file() + "' is another; unset APPORTION_DRIVER"};
   if (const CUresult r = driver.init(0); r != CUDA_SUCCESS) {
     Error error = driver_error(driver, r, "cuInit");
     error.message += " (driver " + driver.file() + ")";
     return error;
   }
-  auto ordinal = choose(driver, *choice, text);
+  auto ordinal = choose(driver, name);
   if (!ordinal) return ordinal.error();
   device.ordinal_ = *ordinal;
   auto facts = read_facts(driver, device.ordinal_);
   if (!facts) return facts.error();
   device.facts_ = *std::move(facts);
-  if (simulated && device.facts_.total != choice->total)
-    return Error{Errc::invalid, "device '" + std::string(text) + "': the simulated device in " +
+  if (simulated && device.facts_.total != name.simulated_size)
+    return Error{Errc::invalid, "device '" + spell(name) + "': the simulated device in " +
                                     simulator_folder() + " exists already, with " +
                                     to_text(device.facts_.total) +
                                     "; use that size, remove the folder, or set CUDASIM_DIR to another"};

@@ -11,9 +11,9 @@
 #include <string>
 #include <string_view>
 
-#include "gpu/device_choice.hpp"
 #include "gpu/driver_table.hpp"
 #include "shm/bytes.hpp"
+#include "shm/device_name.hpp"
 #include "shm/result.hpp"
 
 namespace apportion {
@@ -38,9 +38,11 @@ struct DeviceDescription {
 
 class Device {
  public:
-  // Opens what `text` names (device_choice.hpp); "sim:SIZE" prepares the simulator first (simulator.hpp).
-  // `driver_path`: as for DriverTable::load. Errors: invalid (spelling), not_found (no such device; the
-  // message lists those there are), out_of_memory (no room for a simulated device), driver.
+  // Opens what `name` says; a simulated device prepares the simulator first (simulator.hpp).
+  // `driver_path`: as for DriverTable::load. Errors: not_found (no such device; the message lists those there
+  // are), out_of_memory (no room for a simulated device), driver.
+  static Result<Device> open(const DeviceName& name, std::string_view driver_path = {});
+  // The same for a name as a user spells it (shm/device_name.hpp). Errors: invalid (spelling) too.
   static Result<Device> open(std::string_view text, std::string_view driver_path = {});
 
   [[nodiscard]] const DriverTable& driver() const { return *driver_; }

@@ -14,15 +14,15 @@
 
 namespace cudasim {
 
-/// What a call needs before it may have an effect.
+// What a call needs before it may have an effect.
 enum class Needs {
-  kNothing,  ///< legal before cuInit (cuInit, cuDriverGetVersion, cuGetProcAddress, cuGetError*)
-  kInit,     ///< cuInit; ignores a sticky error (device queries, context stack)
-  kDriver,   ///< cuInit; fails with the current context's sticky error, if there is one (VMM)
-  kContext,  ///< a current context that lives, without sticky error
+  kNothing,  // legal before cuInit (cuInit, cuDriverGetVersion, cuGetProcAddress, cuGetError*)
+  kInit,     // cuInit; ignores a sticky error (device queries, context stack)
+  kDriver,   // cuInit; fails with the current context's sticky error, if there is one (VMM)
+  kContext,  // a current context that lives, without sticky error
 };
 
-/// One per exported function, `static constinit` in CUDASIM_CALL. Its index is found at the first call.
+// One per exported function, `static constinit` in CUDASIM_CALL. Its index is found at the first call.
 struct Function {
   const char* symbol;
   std::atomic<u32> index{~0u};
@@ -36,14 +36,14 @@ class Call {
   Call(const Call&) = delete;
   Call& operator=(const Call&) = delete;
 
-  /// The call ends here, without effect, with this code (done() was already applied).
+  // The call ends here, without effect, with this code (done() was already applied).
   bool refused() const { return refused_; }
   CUresult code() const { return code_; }
 
-  /// Ends the call: kill-after faults, did_, the ring. Returns `result`.
+  // Ends the call: kill-after faults, did_, the ring. Returns `result`.
   CUresult done(CUresult result);
 
-  /// Adds the function's delay once more for each further handle (cuMemSetAccess, cuMemUnmap).
+  // Adds the function's delay once more for each further handle (cuMemSetAccess, cuMemUnmap).
   void delay_again(u64 times);
 
   const Folder* folder() const { return folder_; }
@@ -80,7 +80,7 @@ Call make_call(Function& function, Needs needs, Args... args) {
   return Call(function, needs, call_argument(args)...);
 }
 
-/// Reports a use that a real device punishes without telling: counted, in the ring, one line on stderr.
+// Reports a use that a real device punishes without telling: counted, in the ring, one line on stderr.
 void violation(const char* what, u64 a = 0, u64 b = 0);
 
 }  // namespace cudasim

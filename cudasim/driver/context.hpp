@@ -16,21 +16,21 @@ struct Context {
   bool primary = false;
   u64 id = 0;
   u64 charged_bytes = 0;
-  std::atomic<int> users{0};  ///< primary: retains
+  std::atomic<int> users{0};  // primary: retains
   std::atomic<bool> alive{false};
-  std::atomic<int> sticky{0};  ///< CUresult; once set, every later call in it fails (rule 19)
+  std::atomic<int> sticky{0};  // CUresult; once set, every later call in it fails (rule 19)
 };
 
 inline CUcontext handle_of(Context* context) {
   return reinterpret_cast<CUcontext>(context);
 }
-/// nullptr when `handle` never was a context. It may be dead: check `alive`.
+// nullptr when `handle` never was a context. It may be dead: check `alive`.
 Context* context_of(CUcontext handle);
 
-/// The calling thread's current context; nullptr when there is none. May be dead or sticky: Call checks.
+// The calling thread's current context; nullptr when there is none. May be dead or sticky: Call checks.
 Context* current_context();
 
-/// Sets the sticky error (the first one stays) and returns it.
+// Sets the sticky error (the first one stays) and returns it.
 CUresult make_sticky(Context* context, CUresult code);
 
 }  // namespace cudasim

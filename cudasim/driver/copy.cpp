@@ -12,7 +12,7 @@ struct Linear {
   const char* what;
   CUdeviceptr to, from;
   u64 bytes;
-  bool to_device, from_device;  ///< what the function's name promises
+  bool to_device, from_device;  // what the function's name promises
 };
 
 CUresult linear(const Linear& copy, CUstream stream, Default meaning, Wait wait) {
@@ -23,7 +23,7 @@ CUresult linear(const Linear& copy, CUstream stream, Default meaning, Wait wait)
                   meaning, wait);
 }
 
-/// The address that a copy descriptor means by type, host pointer and device pointer; nullopt for an array.
+// The address that a copy descriptor means by type, host pointer and device pointer; nullopt for an array.
 std::optional<CUdeviceptr> base_of(CUmemorytype type, const void* host, CUdeviceptr device) {
   switch (type) {
     case CU_MEMORYTYPE_HOST:

@@ -52,7 +52,7 @@ using namespace cudasim;
 
 extern "C" {
 
-/// No name of the CUDA API: who looks it up learns that this is the simulator.
+// No name of the CUDA API: who looks it up learns that this is the simulator.
 __attribute__((visibility("default"))) int cudasim_version() {
   return static_cast<int>(kLayoutVersion);
 }

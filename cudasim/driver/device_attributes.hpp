@@ -4,7 +4,7 @@
 
 namespace cudasim {
 
-/// False when the header knows no such attribute. What the simulator has no opinion about is 0.
+// False when the header knows no such attribute. What the simulator has no opinion about is 0.
 bool device_attribute(CUdevice device, CUdevice_attribute attribute, int& out);
 
 }  // namespace cudasim

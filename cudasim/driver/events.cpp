@@ -13,12 +13,12 @@ struct Event {
   unsigned flags = 0;
   bool recorded = false;
   Point point;
-  std::optional<CapturedPoint> captured;  ///< recorded in a capture: cannot be asked
+  std::optional<CapturedPoint> captured;  // recorded in a capture: cannot be asked
 };
 
 constexpr unsigned kFlags = CU_EVENT_BLOCKING_SYNC | CU_EVENT_DISABLE_TIMING | CU_EVENT_INTERPROCESS;
 
-/// Handles are addresses of events; only those in the table are followed.
+// Handles are addresses of events; only those in the table are followed.
 class Events {
  public:
   static Events& get() {
@@ -35,7 +35,7 @@ class Events {
     const std::lock_guard lock(mutex_);
     return events_.erase(handle) != 0 ? CUDA_SUCCESS : CUDA_ERROR_INVALID_HANDLE;
   }
-  /// A copy: the event may be recorded again meanwhile, and a wait is for what was recorded when it began.
+  // A copy: the event may be recorded again meanwhile, and a wait is for what was recorded when it began.
   std::optional<Event> read(CUevent handle) {
     const std::lock_guard lock(mutex_);
     const auto found = events_.find(handle);

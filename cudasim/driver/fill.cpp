@@ -14,8 +14,8 @@ struct Fill {
   const char* what;
   CUdeviceptr to;
   u32 value;
-  u32 element;  ///< bytes: 1, 2 or 4
-  u64 width;    ///< elements in a row
+  u32 element;  // bytes: 1, 2 or 4
+  u64 width;    // elements in a row
   u64 height = 1;
   u64 pitch = 0;
 };

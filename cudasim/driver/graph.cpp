@@ -9,7 +9,7 @@
 namespace cudasim {
 namespace {
 
-/// Graphs and executable graphs by handle; a graph that is launched can be destroyed before it has run.
+// Graphs and executable graphs by handle; a graph that is launched can be destroyed before it has run.
 class Graphs {
  public:
   static Graphs& get() {

@@ -12,7 +12,7 @@ struct Graph {
   std::vector<Work> nodes;
 };
 
-/// A new handle for `graph`.
+// A new handle for `graph`.
 CUgraph register_graph(std::shared_ptr<Graph> graph);
 
 }  // namespace cudasim

@@ -6,11 +6,11 @@
 
 namespace cudasim {
 
-/// A new handle with one reference. Takes the address space's lock.
+// A new handle with one reference. Takes the address space's lock.
 CUmemGenericAllocationHandle add_handle(std::shared_ptr<Allocation> allocation, bool imported);
-/// The handle with an unreleased reference; nullptr otherwise. Caller holds the lock.
+// The handle with an unreleased reference; nullptr otherwise. Caller holds the lock.
 std::shared_ptr<Handle> find_handle(AddressSpace& space, CUmemGenericAllocationHandle id);
-/// `id` was given out once by this process.
+// `id` was given out once by this process.
 bool was_handle(CUmemGenericAllocationHandle id);
 u64 next_buffer_id();
 inline bool is_host(const CUmemLocation& location) {

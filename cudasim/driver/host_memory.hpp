@@ -10,12 +10,12 @@ namespace cudasim {
 struct HostMemory {
   u64 base = 0, bytes = 0;
   unsigned flags = 0;
-  bool registered = false;  ///< by cuMemHostRegister: the pages are the program's
+  bool registered = false;  // by cuMemHostRegister: the pages are the program's
   CUcontext context = nullptr;
   u64 id = 0;
 };
 
-/// What contains `address`; nullopt: ordinary memory. Thread-safe.
+// What contains `address`; nullopt: ordinary memory. Thread-safe.
 std::optional<HostMemory> find_host_memory(u64 address);
 
 }  // namespace cudasim

@@ -12,7 +12,7 @@ namespace {
 
 struct Touch {
   Use use;
-  std::optional<unsigned char> value;  ///< written when the kernel runs
+  std::optional<unsigned char> value;  // written when the kernel runs
 };
 struct Next {
   std::vector<Touch> touches;

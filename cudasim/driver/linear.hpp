@@ -7,11 +7,11 @@
 
 namespace cudasim {
 
-/// CUDA_ERROR_OUT_OF_MEMORY when the device is full (rule 6). `kind`: kLinear, kManaged or kAsync.
+// CUDA_ERROR_OUT_OF_MEMORY when the device is full (rule 6). `kind`: kLinear, kManaged or kAsync.
 CUresult linear_allocate(Context& context, u64 bytes, RangeKind kind, CUdeviceptr* out);
-/// Frees what linear_allocate gave; codes::kFreeUnknown when `address` is not such a base (rule 30).
+// Frees what linear_allocate gave; codes::kFreeUnknown when `address` is not such a base (rule 30).
 CUresult linear_free(CUdeviceptr address, RangeKind kind);
-/// Frees everything that was allocated in `context`, as its destruction does.
+// Frees everything that was allocated in `context`, as its destruction does.
 void linear_context_gone(Context& context);
 
 }  // namespace cudasim

@@ -13,19 +13,19 @@ namespace {
 
 struct Image;
 
-/// A CUfunction and a CUkernel are the same thing here, as programs may cast one to the other.
+// A CUfunction and a CUkernel are the same thing here, as programs may cast one to the other.
 struct Kernel {
   std::string name;
   Image* image;
   std::map<int, int> attributes;
 };
 
-/// A CUmodule and a CUlibrary.
+// A CUmodule and a CUlibrary.
 struct Image {
   std::map<std::string, std::unique_ptr<Kernel>> kernels;
 };
 
-/// What has been loaded, by handle. Thread-safe.
+// What has been loaded, by handle. Thread-safe.
 class Loaded {
  public:
   static Loaded& get() {
@@ -71,7 +71,7 @@ class Loaded {
     const std::lock_guard lock(mutex_);
     return images_.contains(handle);
   }
-  /// As an A100 answers for a small kernel.
+  // As an A100 answers for a small kernel.
   CUresult attribute(const void* handle, CUfunction_attribute which, int* value) {
     const std::lock_guard lock(mutex_);
     const auto found = kernels_.find(handle);
@@ -132,7 +132,7 @@ CUresult find_kernel(Handle* out, const void* image, const char* name) {
   return result;
 }
 
-/// Gives `value(kernel)` for a kernel that exists.
+// Gives `value(kernel)` for a kernel that exists.
 template <typename Out, typename Value>
 CUresult of_kernel(Out* out, const void* handle, Value value) {
   const Kernel* kernel = Loaded::get().find(handle);

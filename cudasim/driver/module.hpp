@@ -5,8 +5,8 @@
 
 namespace cudasim {
 
-/// True for a handle that cuModuleGetFunction or cuLibraryGetKernel gave out and whose module is still
-/// loaded.
+// True for a handle that cuModuleGetFunction or cuLibraryGetKernel gave out and whose module is still
+// loaded.
 bool is_function(const void* handle);
 
 }  // namespace cudasim

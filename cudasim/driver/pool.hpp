@@ -14,14 +14,14 @@ class Pool {
   Pool(int device, bool owned) : device_(device), owned_(owned) {}
 
   CUresult allocate(Context& context, u64 bytes, const std::shared_ptr<Stream>& stream, CUdeviceptr* out);
-  /// Gives unused blocks back until `keep_bytes` of the device are left with the pool.
+  // Gives unused blocks back until `keep_bytes` of the device are left with the pool.
   void trim(u64 keep_bytes);
   void at_synchronise() { trim(threshold_.load()); }
 
   CUresult set(CUmemPool_attribute attribute, const void* value);
   CUresult get(CUmemPool_attribute attribute, void* value);
   int device() const { return device_; }
-  /// True: made by cuMemPoolCreate; false: the device's default pool.
+  // True: made by cuMemPoolCreate; false: the device's default pool.
   bool owned() const { return owned_; }
 
  private:
@@ -29,8 +29,8 @@ class Pool {
   struct Block {
     u64 bytes;
     Context* context;
-    std::shared_ptr<Stream> freed_on;  ///< null while in use or when its free has run
-    u64 ticket = 0;                    ///< which free this is
+    std::shared_ptr<Stream> freed_on;  // null while in use or when its free has run
+    u64 ticket = 0;                    // which free this is
     bool used = true;
   };
   bool reuse(u64 bytes, const std::shared_ptr<Stream>& stream, CUdeviceptr* out);
@@ -49,7 +49,7 @@ class Pool {
   std::atomic<u64> threshold_{0};
 };
 
-/// The pools of this process.
+// The pools of this process.
 class Pools {
  public:
   static Pools& get();
@@ -58,17 +58,17 @@ class Pools {
   CUmemoryPool default_of(int device);
   CUmemoryPool current_of(int device);
   CUresult set_current(int device, CUmemoryPool pool);
-  /// Blocks in use keep it alive.
+  // Blocks in use keep it alive.
   CUresult remove(CUmemoryPool pool);
   std::shared_ptr<Pool> find(CUmemoryPool pool);
 
-  /// Gives `address` back when `stream` gets there. CUDA_ERROR_INVALID_VALUE: not of a pool.
+  // Gives `address` back when `stream` gets there. CUDA_ERROR_INVALID_VALUE: not of a pool.
   CUresult free_on(CUdeviceptr address, const std::shared_ptr<Stream>& stream);
-  /// cuMemFree of such an address: at once; false: not of a pool.
+  // cuMemFree of such an address: at once; false: not of a pool.
   bool free_now(CUdeviceptr address);
 
   void at_synchronise();
-  /// What was allocated in a context ends with it.
+  // What was allocated in a context ends with it.
   void context_gone(const Context& context);
 
  private:
@@ -77,7 +77,7 @@ class Pools {
 
   std::mutex mutex_;
   std::map<CUmemoryPool, std::shared_ptr<Pool>> pools_;
-  std::vector<std::shared_ptr<Pool>> leaving_;  ///< destroyed, with blocks in use
+  std::vector<std::shared_ptr<Pool>> leaving_;  // destroyed, with blocks in use
   std::map<int, CUmemoryPool> default_, current_;
 };
 

@@ -43,7 +43,7 @@ CUresult create(CUmemoryPool* out, const CUmemPoolProps* properties) {
   return CUDA_SUCCESS;
 }
 
-/// Runs `use` on the pool behind a handle.
+// Runs `use` on the pool behind a handle.
 template <typename Action>
 CUresult with_pool(CUmemoryPool handle, Action use) {
   const auto pool = Pools::get().find(handle);
@@ -64,7 +64,7 @@ CUresult give_pool(CUmemoryPool* out, int device, CUmemoryPool (Pools::*which)(i
   return CUDA_SUCCESS;
 }
 
-/// The 13.0 forms name a device by location and type.
+// The 13.0 forms name a device by location and type.
 CUresult device_of(const CUmemLocation* location, CUmemAllocationType type, int& device) {
   if (location == nullptr || type != CU_MEM_ALLOCATION_TYPE_PINNED) return CUDA_ERROR_INVALID_VALUE;
   if (location->type != CU_MEM_LOCATION_TYPE_DEVICE) return CUDA_ERROR_NOT_SUPPORTED;

@@ -44,7 +44,8 @@ Process& Process::get() {
   const bool child = process && !witness->load(std::memory_order_relaxed);
   if (process && (!child || process->initialised())) return *process;
   std::lock_guard guard(attach_mutex);
-  if (current.load(std::memory_order_relaxed) != process && !child) return *current.load();
+  // Another thread of this process was faster; a child's first two calls may come from two threads as well.
+  if (Process* other = current.load(std::memory_order_relaxed); other != process) return *other;
   process = new Process;
   process->attach();
   witness->store(1, std::memory_order_relaxed);
@@ -64,11 +65,9 @@ void Process::attach() {
   std::string error;
   auto options = FolderOptions::from_environment(error);
   if (options) folder_ = Folder::open(default_folder(), *options, error);
-  if (folder_) index_ = register_process(*folder_);
-  if (folder_ && index_ == kMaxProcesses) {
-    error = "cudasim: " + folder_->path() + " has no room for another process (" +
-            std::to_string(kMaxProcesses) + " at most)";
-    folder_ = nullptr;
+  if (folder_) {
+    index_ = register_process(*folder_, error);
+    if (index_ == kMaxProcesses) folder_ = nullptr;
   }
   if (folder_) return;
   std::fprintf(stderr, "%s\n", error.c_str());

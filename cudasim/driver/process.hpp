@@ -13,19 +13,19 @@ namespace cudasim {
 
 class Process {
  public:
-  /// The one of this process; attaches at first use.
+  // The one of this process; attaches at first use.
   static Process& get();
 
-  const Folder* folder() const { return folder_; }  ///< nullptr: attach_error() says why
+  const Folder* folder() const { return folder_; }  // nullptr: attach_error() says why
   u32 index() const { return index_; }
   ProcessRecord& record() const { return folder_->page().processes[index_]; }
   ControlPage& page() const { return folder_->page(); }
   CUresult attach_error() const { return attach_error_; }
 
-  /// cuInit's effect: rules 1 and 24.
+  // cuInit's effect: rules 1 and 24.
   CUresult initialise();
   bool initialised() const { return initialised_.load(std::memory_order_acquire); }
-  /// This is a forked child of an initialised process.
+  // This is a forked child of an initialised process.
   bool forked_child() const;
 
  private:
@@ -37,8 +37,8 @@ class Process {
   std::atomic<bool> initialised_{false};
 };
 
-/// True when the simulator was told to break contract rule `rule` (CUDASIM_BREAK of this process, else of
-/// the folder). Used where a rule is enforced: `if (!break_rule(12) && offset != 0) return ...`.
+// True when the simulator was told to break contract rule `rule` (CUDASIM_BREAK of this process, else of
+// the folder). Used where a rule is enforced: `if (!break_rule(12) && offset != 0) return ...`.
 bool break_rule(u32 rule);
 
 inline const Folder& folder() {

@@ -9,7 +9,7 @@ namespace cudasim {
 
 inline constexpr int kPatienceMs = 50;
 
-/// `point` is a host function's.
+// `point` is a host function's.
 void run_eventually(const Point& point);
 
 }  // namespace cudasim

@@ -35,7 +35,7 @@ CUresult query(CUstream handle, Default meaning) {
   return Streams::get().query(point);
 }
 
-/// Runs `give` on the stream, for the functions that only look at it.
+// Runs `give` on the stream, for the functions that only look at it.
 template <typename Give>
 CUresult look(CUstream handle, Default meaning, bool pointers_given, Give give) {
   if (!pointers_given) return CUDA_ERROR_INVALID_VALUE;

@@ -10,7 +10,7 @@ namespace {
 
 thread_local int host_function_depth = 0;
 
-/// The per-thread default streams of one thread: marked destroyed when the thread ends.
+// The per-thread default streams of one thread: marked destroyed when the thread ends.
 struct ThreadStreams {
   std::unordered_map<Context*, std::shared_ptr<Stream>> by_context;
   ~ThreadStreams() {
@@ -48,7 +48,7 @@ void move_clock_to(u64 time_ns) {
   }
 }
 
-/// The sticky error, or what went wrong in the stream since somebody waited (rule 19 broken on purpose).
+// The sticky error, or what went wrong in the stream since somebody waited (rule 19 broken on purpose).
 CUresult outcome(Stream& stream) {
   const CUresult failure = std::exchange(stream.failure, CUDA_SUCCESS);
   const CUresult sticky = sticky_error(*stream.context);

@@ -7,16 +7,16 @@
 
 namespace cudasim {
 
-/// Gives work to a stream; returns at once.
+// Gives work to a stream; returns at once.
 CUresult submit(CUstream handle, Default meaning, Work work);
-/// Gives work to the default stream and waits for it; the code of the work itself where it has one.
+// Gives work to the default stream and waits for it; the code of the work itself where it has one.
 CUresult submit_and_wait(Default meaning, Work work);
 
-/// Waits for everything in a stream. Ends what a synchronisation point ends: pools give back what they cache.
+// Waits for everything in a stream. Ends what a synchronisation point ends: pools give back what they cache.
 CUresult synchronise_stream(CUstream handle, Default meaning);
 CUresult synchronise_context(Context& context);
 
-/// Defines `symbol` and `symbol` with `suffix`. `expression` may use `meaning`.
+// Defines `symbol` and `symbol` with `suffix`. `expression` may use `meaning`.
 #define CUDASIM_BOTH(symbol, suffix, parameters, arguments, expression)                   \
   CUresult CUDAAPI symbol parameters {                                                    \
     constexpr auto meaning = ::cudasim::Default::kLegacy;                                 \

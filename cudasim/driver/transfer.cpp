@@ -19,7 +19,7 @@ void* pointer(CUdeviceptr address) {
 u64 row(const Side& side, u64 y, u64 z) {
   return side.address + y * side.pitch + z * side.slice;
 }
-/// From the first to the last byte.
+// From the first to the last byte.
 Use extent(const Transfer& copy, const Side& side) {
   return {side.address, (copy.height - 1) * side.pitch + (copy.depth - 1) * side.slice + copy.width};
 }
@@ -44,7 +44,7 @@ CUresult run(Context* context, const Transfer& copy, bool to_device, bool from_d
   return CUDA_SUCCESS;
 }
 
-/// The source's rows, packed: what a driver stages of pageable memory before it returns.
+// The source's rows, packed: what a driver stages of pageable memory before it returns.
 std::shared_ptr<std::vector<char>> stage(const Transfer& copy) {
   auto bytes = std::make_shared<std::vector<char>>(copy.width * copy.height * copy.depth);
   u64 at = 0;

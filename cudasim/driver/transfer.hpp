@@ -10,9 +10,9 @@
 namespace cudasim {
 
 struct Side {
-  CUdeviceptr address = 0;  ///< device address, or a host pointer
-  u64 pitch = 0;            ///< bytes from row to row
-  u64 slice = 0;            ///< bytes from plane to plane
+  CUdeviceptr address = 0;  // device address, or a host pointer
+  u64 pitch = 0;            // bytes from row to row
+  u64 slice = 0;            // bytes from plane to plane
 };
 
 struct Transfer {
@@ -23,7 +23,7 @@ struct Transfer {
 
 enum class Wait { kNo, kYes };
 
-/// kYes: the forms without Async, on the default stream; `handle` is not looked at.
+// kYes: the forms without Async, on the default stream; `handle` is not looked at.
 CUresult transfer(const Transfer& copy, CUstream handle, Default meaning, Wait wait);
 
 inline CUdeviceptr as_address(const void* pointer) {

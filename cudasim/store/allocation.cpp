@@ -8,6 +8,7 @@
 
 #include <cerrno>
 #include <climits>
+#include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <mutex>
@@ -136,7 +137,11 @@ std::shared_ptr<Allocation> Allocation::create(const Folder& folder, u32 process
     if (!has_room(folder, spec)) return nullptr;
   }
   const u32 slot = take_slot(page, folder);
-  if (slot == kMaxAllocations) return nullptr;
+  if (slot == kMaxAllocations) {
+    std::fprintf(stderr, "cudasim: the table of %s is full: %u allocations at most (rule 39); free some\n",
+                 folder.path().c_str(), kMaxAllocations);
+    return nullptr;
+  }
   AllocationSlot& record = folder.slot(slot);
   const int fd = make_backing_file(folder, slot, spec.bytes);
   struct stat status {};

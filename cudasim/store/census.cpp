@@ -119,7 +119,7 @@ void settle_locked(const Folder& folder, Census how) {
   page.limbo = limbo;
 }
 
-u32 register_process(const Folder& folder) {
+u32 register_process(const Folder& folder, std::string& error) {
   ControlPage& page = folder.page();
   Folder::Lock lock(folder);
   settle_locked(folder, Census::kQuick);
@@ -128,16 +128,27 @@ u32 register_process(const Folder& folder) {
     const u32 candidate = (page.process_hint + i) % kMaxProcesses;
     if (page.processes[candidate].state == static_cast<u32>(ProcessState::kFree)) index = candidate;
   }
-  if (index == kMaxProcesses) return index;
+  if (index == kMaxProcesses) {
+    error = "cudasim: " + folder.path() + " has no room for another process (" +
+            std::to_string(kMaxProcesses) + " at most); end some, or set CUDASIM_DIR to another folder";
+    return kMaxProcesses;
+  }
   const std::string path = folder.process_path(index);
   ::unlink(path.c_str());
   int fd = ::open(path.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
-  if (fd < 0) return kMaxProcesses;
+  if (fd < 0) {
+    error = "cudasim: cannot make " + path + ": " + std::strerror(errno);
+    return kMaxProcesses;
+  }
   (void)::fchmod(fd, 0666);
   void* keeper = MAP_FAILED;
   if (::flock(fd, LOCK_SH | LOCK_NB) == 0) keeper = ::mmap(nullptr, kPage, PROT_NONE, MAP_SHARED, fd, 0);
+  const int failed = errno;  // of the lock or the mapping, where one failed
   ::close(fd);
-  if (keeper == MAP_FAILED) return kMaxProcesses;
+  if (keeper == MAP_FAILED) {
+    error = "cudasim: cannot lock and map " + path + ": " + std::strerror(failed);
+    return kMaxProcesses;
+  }
   ::madvise(keeper, kPage, MADV_DONTFORK);  // a forked child is not this process
 
   ProcessRecord& process = page.processes[index];
@@ -152,9 +163,10 @@ u32 register_process(const Folder& folder) {
   process.sticky_code = 0;
   for (auto& bytes : process.context_bytes)
     bytes = 0;
-  process.state.store(static_cast<u32>(ProcessState::kLive), std::memory_order_release);
   page.process_hint = (index + 1) % kMaxProcesses;
+  // Before the state: a process killed in between must be found by whoever buries the dead.
   if (index >= page.process_high_water) page.process_high_water = index + 1;
+  process.state.store(static_cast<u32>(ProcessState::kLive), std::memory_order_release);
   return index;
 }
 

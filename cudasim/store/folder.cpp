@@ -21,6 +21,12 @@
 namespace cudasim {
 namespace {
 
+// Shown for the functions that have no record of their own.
+constexpr const char* kOverflowName = "(table full)";
+
+// How long a caller waits for the folder's lock before it tells whom it waits for.
+constexpr time_t kLockPatienceSeconds = 10;
+
 // Tables, ring and the pages that tests write. Containers give 64 MiB; CUDASIM_SHM_MIN overrides it.
 constexpr u64 kSmallestFileSystem = 96ull << 20;
 
@@ -198,6 +204,11 @@ u32 Folder::function_index(const char* name) const {
   index = find();
   FunctionRecord& record = page_->functions[index];
   if (record.named.load(std::memory_order_acquire)) return index;
+  if (index == kMaxFunctions - 1) {
+    std::fprintf(stderr, "cudasim: the table of functions is full at %s: later ones are counted together\n",
+                 name);
+    name = kOverflowName;
+  }
   std::strncpy(record.name, name, sizeof record.name - 1);
   record.named.store(1, std::memory_order_release);
   return index;
@@ -214,8 +225,9 @@ void Folder::log(RecordKind kind, u32 function, int result, u64 a, u64 b, const 
   if (!page_->record.load(std::memory_order_relaxed)) return;
   const u64 position = page_->ring_head.fetch_add(1, std::memory_order_relaxed);
   Record& record = this->record(position);
-  record.sequence.store(0, std::memory_order_relaxed);
-  std::atomic_thread_fence(std::memory_order_release);
+  // SYNC POINT: the record is nobody's before its first field changes. An exchange, since no store of this
+  // thread that follows an acquire may be seen before it.
+  record.sequence.exchange(0, std::memory_order_acquire);
   record.time_ns = monotonic_ns();
   record.pid = ::getpid();
   thread_local const int tid = static_cast<int>(::syscall(SYS_gettid));
@@ -229,17 +241,37 @@ void Folder::log(RecordKind kind, u32 function, int result, u64 a, u64 b, const 
   record.sequence.store(position + 1, std::memory_order_release);
 }
 
+namespace {
+
+// The robust lock's own answer; EBUSY never: it waits, and complains meanwhile.
+int take(pthread_mutex_t& lock, const std::atomic<int>& holder, const std::string& path) {
+  if (const int error = ::pthread_mutex_trylock(&lock); error != EBUSY) return error;
+  for (;;) {
+    timespec until{};
+    ::clock_gettime(CLOCK_MONOTONIC, &until);
+    until.tv_sec += kLockPatienceSeconds;
+    const int error = ::pthread_mutex_clocklock(&lock, CLOCK_MONOTONIC, &until);
+    if (error != ETIMEDOUT) return error;
+    std::fprintf(stderr, "cudasim: waiting for the lock of %s, which pid %d holds; is it stopped?\n",
+                 path.c_str(), holder.load(std::memory_order_relaxed));
+  }
+}
+
+}  // namespace
+
 Folder::Lock::Lock(const Folder& folder) : folder_(folder) {
-  const int error = ::pthread_mutex_lock(&folder.page().lock);
+  ControlPage& page = folder.page();
+  const int error = take(page.lock, page.lock_holder, folder.path());
   if (error == EOWNERDEAD) {  // a process was killed inside; slots are whole, totals may not be
-    ::pthread_mutex_consistent(&folder.page().lock);
-    folder.page().lock_recoveries++;
+    ::pthread_mutex_consistent(&page.lock);
+    page.lock_recoveries++;
     recompute(folder);
   } else if (error != 0) {
-    std::fprintf(stderr, "cudasim: the lock of %s is broken: %s\n", folder.path().c_str(),
-                 std::strerror(error));
+    std::fprintf(stderr, "cudasim: the lock of %s is broken: %s; remove the folder when nobody uses it\n",
+                 folder.path().c_str(), std::strerror(error));
     std::abort();
   }
+  page.lock_holder.store(::getpid(), std::memory_order_relaxed);
 }
 
 Folder::Lock::~Lock() {

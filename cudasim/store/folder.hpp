@@ -12,12 +12,12 @@
 
 namespace cudasim {
 
-/// What a folder is made with. `from_environment` reads CUDASIM_DEVICES ("80GiB" or "8GiB,8GiB"),
-/// CUDASIM_CONTEXT (bytes of one context), CUDASIM_SEED, CUDASIM_STRICT, CUDASIM_DIRTY, CUDASIM_RECORD,
-/// CUDASIM_DEATH_MS ("0-500" or "0"), CUDASIM_PERSISTENCE, CUDASIM_BREAK, CUDASIM_LATENCY ("A100").
+// What a folder is made with. `from_environment` reads CUDASIM_DEVICES ("80GiB" or "8GiB,8GiB"),
+// CUDASIM_CONTEXT (bytes of one context), CUDASIM_SEED, CUDASIM_STRICT, CUDASIM_DIRTY, CUDASIM_RECORD,
+// CUDASIM_DEATH_MS ("0-500" or "0"), CUDASIM_PERSISTENCE, CUDASIM_BREAK, CUDASIM_LATENCY ("A100").
 struct FolderOptions {
   std::vector<u64> device_bytes{80ull << 30};
-  std::optional<u64> context_bytes;  ///< default: min(512 MiB, total / 32)
+  std::optional<u64> context_bytes;  // default: min(512 MiB, total / 32)
   u64 seed = 1;
   bool strict = true;
   bool dirty = false;
@@ -27,21 +27,21 @@ struct FolderOptions {
   u32 break_rule = 0;
   bool a100_latency = false;
 
-  /// nullopt and a line in `error` when a variable cannot be read.
+  // nullopt and a line in `error` when a variable cannot be read.
   static std::optional<FolderOptions> from_environment(std::string& error);
 };
 
-/// "80GiB", "512MiB", "2097152" -> bytes; nullopt otherwise.
+// "80GiB", "512MiB", "2097152" -> bytes; nullopt otherwise.
 std::optional<u64> parse_size(const std::string& text);
 
-/// CUDASIM_DIR, else /dev/shm/cudasim-<uid>.
+// CUDASIM_DIR, else /dev/shm/cudasim-<uid>.
 std::string default_folder();
 
 class Folder {
  public:
-  /// Opens `path`, making it with `options` when it does not exist. nullptr and one line in `error` when
-  /// it cannot be made, is another version's, or its file system is too small. Never freed: a process keeps
-  /// a folder until it ends.
+  // Opens `path`, making it with `options` when it does not exist. nullptr and one line in `error` when
+  // it cannot be made, is another version's, or its file system is too small. Never freed: a process keeps
+  // a folder until it ends.
   static Folder* open(const std::string& path, const FolderOptions& options, std::string& error);
 
   const std::string& path() const { return path_; }
@@ -54,19 +54,20 @@ class Folder {
   std::string allocation_path(u32 slot) const;
   std::string process_path(u32 process) const;
   std::string ghost_folder() const { return path_ + "/ghost"; }
-  u64 file_system() const { return file_system_; }  ///< st_dev of its files
+  u64 file_system() const { return file_system_; }  // st_dev of its files
 
-  /// CUDASIM_BREAK of this process, else of the folder, names this contract rule.
+  // CUDASIM_BREAK of this process, else of the folder, names this contract rule.
   bool breaks(u32 rule) const;
 
-  /// Index of the function called `name` (no version suffix), added when it is new; kMaxFunctions - 1 when
-  /// full.
+  // Index of the function called `name` (no version suffix), added when it is new. Where the table is full,
+  // all further names share its last record, "(table full)"; one line on stderr says so.
   u32 function_index(const char* name) const;
 
-  /// Appends to the ring (when recording) and, for violations, counts and prints one line on stderr.
+  // Appends to the ring (when recording) and, for violations, counts and prints one line on stderr.
   void log(RecordKind kind, u32 function, int result, u64 a, u64 b, const char* text) const;
 
-  /// The folder's lock. A holder that was killed leaves the totals to be recomputed by the next one.
+  // The folder's lock. A holder that was killed leaves the totals to be recomputed by the next one; a holder
+  // that is stopped (SIGSTOP) keeps everybody waiting, and whoever waits long says in a line for whom.
   class Lock {
    public:
     explicit Lock(const Folder& folder);
@@ -90,7 +91,7 @@ class Folder {
   std::atomic<u64>* counts_ = nullptr;
 };
 
-/// CLOCK_MONOTONIC, nanoseconds.
+// CLOCK_MONOTONIC, nanoseconds.
 u64 monotonic_ns();
 
 }  // namespace cudasim

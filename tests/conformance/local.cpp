@@ -10,8 +10,7 @@ namespace {
 
 // The device of this process: its folder goes when the process ends.
 void choose_device() {
-  static DeviceFolder folder;
-  folder.make();
+  static const cudasim::ScratchFolder folder;
   ::setenv("CUDASIM_DIR", folder.path().c_str(), 1);
   ::setenv("CUDASIM_DEVICES", "8GiB", 1);
 }

@@ -1,10 +1,7 @@
 // Fresh devices for tests: tests/conformance/scene.hpp.
 #include "scene.hpp"
 
-#include <unistd.h>
-
 #include <cstdlib>
-#include <filesystem>
 
 #include "driver.hpp"
 #include "tests/support/catch.hpp"
@@ -18,17 +15,6 @@ bool near(std::size_t a, std::size_t b) {
 
 }  // namespace
 
-DeviceFolder::~DeviceFolder() {
-  std::error_code ignored;
-  if (!path_.empty()) std::filesystem::remove_all(path_, ignored);
-}
-
-void DeviceFolder::make() {
-  static int number = 0;
-  path_ = "/dev/shm/cudasim-conformance-" + std::to_string(::getpid()) + "-" + std::to_string(++number);
-  REQUIRE(std::filesystem::create_directory(path_));
-}
-
 int deadline_ms() {
   const char* text = std::getenv("CONFORMANCE_DEADLINE_MS");
   return text != nullptr ? std::atoi(text) : 20'000;
@@ -36,7 +22,7 @@ int deadline_ms() {
 
 Scene::Scene(const Options& options) : environment_(options.environment) {
   if (on_simulator()) {
-    folder_.make();
+    folder_.emplace();
     environment_.push_back("CUDASIM_DIR=" + folder());
     environment_.push_back("CUDASIM_DEVICES=" + options.devices);
   }

@@ -12,6 +12,7 @@
 #include <string>
 #include <vector>
 
+#include "cudasim/scratch_folder.hpp"
 #include "peer.hpp"
 
 namespace apportion::conformance {
@@ -21,22 +22,6 @@ inline constexpr std::size_t kMiB = std::size_t{1} << 20;
 inline constexpr std::size_t kChunk = 64 * kMiB;
 // What free memory may be off by for reasons of the driver's own.
 inline constexpr std::size_t kSlack = 16 * kMiB;
-
-// A fresh folder for a simulated device, removed with this. Empty path: none was made.
-class DeviceFolder {
- public:
-  DeviceFolder() = default;
-  ~DeviceFolder();
-  DeviceFolder(const DeviceFolder&) = delete;
-  DeviceFolder& operator=(const DeviceFolder&) = delete;
-
-  // Fails the test where the folder cannot be made.
-  void make();
-  [[nodiscard]] const std::string& path() const { return path_; }
-
- private:
-  std::string path_;
-};
 
 class Scene {
  public:
@@ -58,7 +43,7 @@ class Scene {
   [[nodiscard]] Peer with_context() const;
 
   // The folder of the simulated device, for SimulatorControl.
-  [[nodiscard]] const std::string& folder() const { return folder_.path(); }
+  [[nodiscard]] const std::string& folder() const { return folder_->path(); }
 
   // Free bytes of the device as the observer sees them.
   [[nodiscard]] std::size_t free_bytes();
@@ -70,7 +55,7 @@ class Scene {
 
  private:
   std::vector<std::string> environment_;
-  DeviceFolder folder_;
+  std::optional<cudasim::ScratchFolder> folder_;  // none on a real driver
   std::optional<Peer> observer_;
 };
 

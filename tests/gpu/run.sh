@@ -55,7 +55,7 @@ cd "$root"
 
 # Everything but the two mains is shared by both programs; the helper process is a program of its own.
 flags="-std=c++20 -O0 -Wall -Wextra -isystem tests/gpu/fallback -I. -isystem $include"
-sources=$(ls gpu/*.cpp shm/bytes.cpp shm/result.cpp tests/conformance/*.cpp tests/gpu/*.cpp tests/gpu/fallback/*.cpp)
+sources=$(ls gpu/*.cpp shm/bytes.cpp shm/device_name.cpp shm/quote.cpp shm/result.cpp cudasim/scratch_folder.cpp tests/conformance/*.cpp tests/gpu/*.cpp tests/gpu/fallback/*.cpp)
 object() { echo "$build/$(echo "$1" | tr / _).o"; }
 compile_all() {
   for source in $sources; do echo "$source $(object "$source")"; done |
@@ -67,7 +67,7 @@ link() {  # link PROGRAM PATTERN: the objects whose names match go into it, with
   program=$1
   pattern=$2
   # shellcheck disable=SC2046 # object names have no spaces
-  $compiler -o "$build/$program" $(ls "$build"/gpu_*.o "$build"/shm_*.o) \
+  $compiler -o "$build/$program" $(ls "$build"/gpu_*.o "$build"/shm_*.o "$build"/cudasim_*.o) \
     $(ls "$build"/tests_*.o | grep -E "$pattern") -ldl -pthread || fail "it does not link; see above"
 }
 if [ ! -x "$build/questions" ]; then

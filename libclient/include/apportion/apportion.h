@@ -120,8 +120,9 @@ APPORTION_API apportion_status apportion_stream_gone(apportion_client* client, a
 
 /* Gives back chunks without a live block, wherever they lie, until no more than `bytes` are mapped; 0: all of
  * them. *returned (may be NULL): bytes given back. Waits for the GPU: for the work of the current context and
- * of the device's primary one, so a program with further contexts of its own synchronises them first. Errors:
- * BUSY (nothing was given back); DRIVER (some may have been; apportion_get_stats says what is mapped). */
+ * of the device's primary one, so a program with further contexts of its own synchronises them first, and one
+ * that captures a non-blocking stream trims when the capture has ended. Errors: BUSY (nothing was given
+ * back); DRIVER (some may have been; apportion_get_stats says what is mapped). */
 APPORTION_API apportion_status apportion_trim_to(apportion_client* client, size_t bytes, size_t* returned);
 
 typedef struct apportion_info {

@@ -49,7 +49,7 @@ World::World(CoreSetup setup, std::vector<Place> places, bool watch_journal)
       clients_(places_.size()),
       dead_hold_(places_.size()) {
   JournalShape shape = JournalShape::for_pool(setup_.pool, setup_.chunk, setup_.granularity);
-  shape.job_slots = 4;
+  shape.job_slots = static_cast<std::uint32_t>(std::max(std::size_t{4}, setup_.jobs.size()));
   shape.session_slots = 16;
   shape.credit_slots = 1;
   memory_.resize(shape.bytes());

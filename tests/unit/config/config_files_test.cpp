@@ -91,7 +91,7 @@ TEST_CASE(
 TEST_CASE("the race config gives four racers 18.25 GiB each of the simulated 80 GiB") {
   const Result<Config> config = read_config(source_path("examples/config/race.toml"), test_names());
   REQUIRE(config.ok());
-  CHECK(config->broker.device.kind == DeviceSpec::Kind::simulated);
+  CHECK(config->broker.device.kind == DeviceName::Kind::simulated);
   const LoadReport report = load(*config, device_of(config->broker.device.simulated_size));
   REQUIRE(report.ok());
   REQUIRE(report.jobs.size() == 4);

@@ -1,6 +1,7 @@
 #include <algorithm>
 
 #include "config/sizes.hpp"
+#include "shm/device_name.hpp"
 #include "tests/unit/config/support.hpp"
 
 using namespace apportion;
@@ -83,4 +84,22 @@ TEST_CASE("property: no text makes the parsers crash, and a refusal is one print
     one_line(parse_share(text));
     one_line(parse_duration(text));
   }
+}
+
+TEST_CASE("property: a simulated device has the size that its text has in any other key") {
+  std::mt19937_64 random = seeded("simulated sizes");
+  constexpr std::string_view kLetters = "0123456789.GMKTBi";
+  constexpr std::string_view kUnits[] = {"M", "Mi", "MiB", "MB", "G", "Gi", "GiB", "GB", "T", "Ti", "TiB"};
+  int read = 0;
+  for (int i = 0; i < kRounds; ++i) {
+    std::string text = std::to_string(pick(random, 0, 200));
+    if (pick(random, 0, 3) == 0) text += kLetters[pick(random, 0, kLetters.size() - 1)];
+    text += kUnits[pick(random, 0, std::size(kUnits) - 1)];
+    const Result<DeviceName> device = parse_device("sim:" + text);
+    if (!device) continue;
+    ++read;
+    INFO(text);
+    REQUIRE(parse_bytes(text).value() == device->simulated_size);
+  }
+  CHECK(read > kRounds / 20);
 }

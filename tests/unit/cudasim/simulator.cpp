@@ -1,25 +1,20 @@
 #include "tests/unit/cudasim/simulator.hpp"
 
 #include <cstdlib>
-#include <filesystem>
+
+#include "cudasim/scratch_folder.hpp"
 
 namespace cudasim::testing {
 namespace {
 
-struct TemporaryFolder {
-  std::string path;
-  TemporaryFolder() {
-    char name[] = "/dev/shm/apportion-test-XXXXXX";
-    if (::mkdtemp(name) == nullptr) std::abort();
-    path = name;
-    ::setenv("CUDASIM_DIR", (path + "/devices").c_str(), 1);
+// The devices that every driver call of this program uses.
+struct OwnDevices {
+  ScratchFolder folder;
+  OwnDevices() {
+    ::setenv("CUDASIM_DIR", (folder.path() + "/devices").c_str(), 1);
     ::setenv("CUDASIM_DEVICES", "1GiB", 1);
     ::setenv("CUDASIM_CONTEXT", "16777216", 1);
     ::setenv("CUDASIM_FORCE", "1", 1);
-  }
-  ~TemporaryFolder() {
-    std::error_code ignored;
-    std::filesystem::remove_all(path, ignored);
   }
 };
 
@@ -33,8 +28,8 @@ void* load(const char* path) {
 }  // namespace
 
 const std::string& device_folder() {
-  static const TemporaryFolder folder;
-  return folder.path;
+  static const OwnDevices devices;
+  return devices.folder.path();
 }
 
 void* driver_library() {

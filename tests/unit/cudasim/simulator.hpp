@@ -9,8 +9,8 @@
 
 namespace cudasim::testing {
 
-// Made before the first test and removed after the last: /dev/shm/apportion-test-XXXXXX/devices, of one 1 GiB
-// device whose contexts cost 16 MiB. Variables are set before either library is loaded.
+// Made before the first test and removed after the last: /dev/shm/cudasim-scratch-XXXXXX/devices, of one 1
+// GiB device whose contexts cost 16 MiB. Variables are set before either library is loaded.
 const std::string& device_folder();
 
 // Handles of build/.../cudasim/libcuda.so.1 and libnvidia-ml.so.1.

@@ -49,20 +49,11 @@ u64 init_with(const std::string& folder, std::vector<std::pair<std::string, std:
   return code;
 }
 
-struct ScratchFolder {
-  std::string path = "/dev/shm/cudasim-test-XXXXXX";
-  ScratchFolder() { REQUIRE(::mkdtemp(path.data()) != nullptr); }
-  ~ScratchFolder() {
-    std::error_code ignored;
-    std::filesystem::remove_all(path, ignored);
-  }
-};
-
 }  // namespace
 
 TEST_CASE("the first process makes the devices, later ones see the same whatever their variables say") {
   ScratchFolder scratch;
-  const std::string folder = scratch.path + "/devices";
+  const std::string folder = scratch.path() + "/devices";
   auto describe = [](Driver& driver, Link& link) {
     int count = 0;
     MUST(SYM(driver, cuInit)(0) == CUDA_SUCCESS);
@@ -95,21 +86,21 @@ TEST_CASE("the first process makes the devices, later ones see the same whatever
 
 TEST_CASE("beside a real NVIDIA device it refuses to run, unless forced") {
   ScratchFolder scratch;
-  std::filesystem::create_directories(scratch.path + "/root/dev");
-  std::ofstream(scratch.path + "/root/dev/nvidiactl") << "x";
-  const std::pair<std::string, std::string> root{"CUDASIM_PROBE_ROOT", scratch.path + "/root"};
+  std::filesystem::create_directories(scratch.path() + "/root/dev");
+  std::ofstream(scratch.path() + "/root/dev/nvidiactl") << "x";
+  const std::pair<std::string, std::string> root{"CUDASIM_PROBE_ROOT", scratch.path() + "/root"};
   std::string lines;
-  CHECK(init_with(scratch.path + "/a", {root, {"CUDASIM_FORCE", ""}}, lines) ==
+  CHECK(init_with(scratch.path() + "/a", {root, {"CUDASIM_FORCE", ""}}, lines) ==
         CUDA_ERROR_SYSTEM_DRIVER_MISMATCH);
   CHECK(lines.find("CUDASIM_FORCE=1") != std::string::npos);
-  CHECK_FALSE(std::filesystem::exists(scratch.path + "/a"));
-  CHECK(init_with(scratch.path + "/a", {root, {"CUDASIM_FORCE", "1"}}, lines) == CUDA_SUCCESS);
+  CHECK_FALSE(std::filesystem::exists(scratch.path() + "/a"));
+  CHECK(init_with(scratch.path() + "/a", {root, {"CUDASIM_FORCE", "1"}}, lines) == CUDA_SUCCESS);
 }
 
 TEST_CASE("a file system that is too small is refused in one line that names the remedy") {
   ScratchFolder scratch;
   std::string lines;
-  CHECK(init_with(scratch.path + "/a", {{"CUDASIM_SHM_MIN", "1024TiB"}}, lines) ==
+  CHECK(init_with(scratch.path() + "/a", {{"CUDASIM_SHM_MIN", "1024TiB"}}, lines) ==
         CUDA_ERROR_SYSTEM_NOT_READY);
   CHECK(lines.find("--shm-size") != std::string::npos);
   CHECK(std::count(lines.begin(), lines.end(), '\n') == 1);
@@ -122,19 +113,19 @@ TEST_CASE("a variable that cannot be read is refused with its text") {
                std::pair{"CUDASIM_DEATH_MS", "500-0"}, std::pair{"CUDASIM_STRICT", "yes"},
                std::pair{"CUDASIM_CONTEXT", "-1"}, std::pair{"CUDASIM_BREAK", "one"});
   std::string lines;
-  CHECK(init_with(scratch.path + "/a", {{name, value}}, lines) == CUDA_ERROR_SYSTEM_NOT_READY);
+  CHECK(init_with(scratch.path() + "/a", {{name, value}}, lines) == CUDA_ERROR_SYSTEM_NOT_READY);
   CHECK(lines.find(std::string(name) + "=" + value) != std::string::npos);
 }
 
 TEST_CASE("a folder of another version is refused and left alone") {
   ScratchFolder scratch;
   std::string lines;
-  REQUIRE(init_with(scratch.path + "/a", {}, lines) == CUDA_SUCCESS);
-  const int fd = ::open((scratch.path + "/a/control").c_str(), O_RDWR | O_CLOEXEC);
+  REQUIRE(init_with(scratch.path() + "/a", {}, lines) == CUDA_SUCCESS);
+  const int fd = ::open((scratch.path() + "/a/control").c_str(), O_RDWR | O_CLOEXEC);
   const u32 version = kLayoutVersion + 1;
   REQUIRE(::pwrite(fd, &version, sizeof version, offsetof(ControlPage, version)) == sizeof version);
   ::close(fd);
-  CHECK(init_with(scratch.path + "/a", {}, lines) == CUDA_ERROR_SYSTEM_NOT_READY);
+  CHECK(init_with(scratch.path() + "/a", {}, lines) == CUDA_ERROR_SYSTEM_NOT_READY);
   CHECK(lines.find("another version") != std::string::npos);
 }
 
@@ -174,8 +165,7 @@ TEST_CASE(
     "users of different uids share one device: memory made by one is read, freed and reaped by another") {
   if (::getuid() != 0) APPORTION_SKIP("needs root to become other users");
   ScratchFolder scratch;
-  REQUIRE(::chmod(scratch.path.c_str(), 0777) == 0);
-  const std::string folder = scratch.path + "/devices";
+  const std::string folder = scratch.path() + "/devices";
   Child::Options alice, bob;
   alice.uid = 65501;
   bob.uid = 65502;

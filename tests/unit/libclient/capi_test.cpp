@@ -171,6 +171,22 @@ TEST_CASE(
   CHECK(apportion_detach(client) == APPORTION_OK);
 }
 
+TEST_CASE("a detach that answers busy leaves the session as it was") {
+  FakeBroker broker;
+  const Attached client(broker);
+  void* block = must_allocate(client, 4096);
+  cudasim::Control& control = SimulatedDevice::instance().folder->control();
+  cudasim::Fault capturing;
+  capturing.code = 906;  // CUDA_ERROR_STREAM_CAPTURE_IMPLICIT: a blocking stream is being captured
+  control.set_fault("cuStreamIsCapturing", capturing);
+  CHECK(apportion_detach(client) == APPORTION_BUSY);
+  CHECK(text_has("captured"));
+  control.clear_fault("cuStreamIsCapturing");
+  CHECK(apportion_deallocate(client, block, nullptr) == APPORTION_OK);
+  CHECK(apportion_detach(client) == APPORTION_OK);
+  CHECK(broker.seen().detaches == 1);
+}
+
 TEST_CASE("of several threads that detach a session, one does") {
   FakeBroker broker;
   for (int round = 0; round < 20; ++round) {

@@ -129,8 +129,7 @@ TEST_CASE("readers beside a writer that never pauses get whole snapshots that ne
   std::atomic<long> good{0};
   std::vector<std::thread> readers;
   for (int i = 0; i < 2; ++i) {
-    readers.emplace_back([&] {
-      const SlotReader reader = page.reader();
+    readers.emplace_back([&, reader = page.reader()] {  // assertions are the main thread's
       std::vector<std::uint64_t> payload;
       std::uint64_t last = 0;
       while (!stop.load(std::memory_order_relaxed)) {

@@ -1,17 +1,10 @@
-// Text from a file, a command line or a peer, made fit to stand in a one-line message.
+// What somebody may have meant by a word that is not known: for keys and tables that are misspelt.
 #pragma once
 
 #include <string>
 #include <string_view>
 
 namespace apportion {
-
-// In double quotes, at most 64 bytes of it; anything but printable ASCII becomes \xNN, so that a config file
-// cannot forge a log line or move the terminal's cursor.
-[[nodiscard]] std::string quoted(std::string_view text);
-
-// The same without quotes and without a bound.
-[[nodiscard]] std::string printable(std::string_view text);
 
 // The candidate nearest to `word` by edit distance, or "" where none is near enough to be a slip of the pen.
 template <typename Range>

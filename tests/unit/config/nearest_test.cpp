@@ -1,4 +1,4 @@
-#include "config/quote.hpp"
+#include "config/nearest.hpp"
 
 #include <array>
 #include <string_view>
@@ -6,13 +6,6 @@
 #include "tests/support/catch.hpp"
 
 using namespace apportion;
-
-TEST_CASE("quoted text cannot leave its line, reach the terminal or grow without bound") {
-  CHECK(quoted("5O%") == "\"5O%\"");
-  CHECK(quoted("a\nb\x1b[2J") == "\"a\\x0ab\\x1b[2J\"");
-  CHECK(quoted("\xc3\xa9") == "\"\\xc3\\xa9\"");
-  CHECK(quoted(std::string(100, 'x')) == "\"" + std::string(64, 'x') + "...\"");
-}
 
 TEST_CASE("the nearest name is offered only where it is near") {
   constexpr std::array<std::string_view, 3> kNames{"guarantee", "limit", "lend"};

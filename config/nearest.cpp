@@ -1,37 +1,16 @@
-#include "config/quote.hpp"
+#include "config/nearest.hpp"
 
 #include <algorithm>
-#include <array>
-#include <cstdio>
 #include <vector>
 
 namespace apportion {
 namespace {
-constexpr std::size_t kShown = 64;
-}
-
-std::string printable(std::string_view text) {
-  std::string out;
-  for (const char c : text) {
-    const auto byte = static_cast<unsigned char>(c);
-    if (byte >= 0x20 && byte < 0x7f) {
-      out += c;
-      continue;
-    }
-    std::array<char, 8> escaped{};
-    std::snprintf(escaped.data(), escaped.size(), "\\x%02x", byte);
-    out += escaped.data();
-  }
-  return out;
-}
-
-std::string quoted(std::string_view text) {
-  return "\"" + printable(text.substr(0, kShown)) + (text.size() > kShown ? "...\"" : "\"");
+constexpr std::size_t kLongestWord = 64;
 }
 
 std::size_t edit_distance(std::string_view a, std::string_view b) {
   // Long words are never near misses, and the table is quadratic.
-  if (a.size() > kShown || b.size() > kShown) return std::max(a.size(), b.size());
+  if (a.size() > kLongestWord || b.size() > kLongestWord) return std::max(a.size(), b.size());
   std::vector<std::vector<std::size_t>> d(a.size() + 1, std::vector<std::size_t>(b.size() + 1));
   for (std::size_t i = 0; i <= a.size(); ++i) {
     for (std::size_t j = 0; j <= b.size(); ++j) {
