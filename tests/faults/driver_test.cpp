@@ -25,15 +25,20 @@ std::string bytes(Bytes size) {
 }  // namespace
 
 TEST_CASE("F32: the device has no room for a chunk: the request is refused, and the book is as before") {
-  for (const auto& [reserve, how] :
-       {std::pair{"all", "exact"}, std::pair{"leased", "exact"}, std::pair{"leased", "alloc"}}) {
-    INFO(reserve << " " << how);
+  struct Way {
+    const char* reserve;
+    const char* how;
+    std::uint64_t first;  // the first making that fails: what was made before it must go, too
+  };
+  for (const auto& [reserve, how, first] : {Way{"all", "exact", 1}, Way{"leased", "exact", 1},
+                                            Way{"leased", "alloc", 1}, Way{"leased", "alloc", 2}}) {
+    INFO(reserve << " " << how << ", from making " << first << " on");
     TestBroker broker(two_jobs(reserve));
     TestClient client(broker);
     client.attach("a");
     const TestBroker::Footprint before = broker.footprint();
     broker.device().set_fault("cuMemCreate",
-                              {.code = kOutOfMemory, .first = 1, .count = cudasim::Fault::kForEver});
+                              {.code = kOutOfMemory, .first = first, .count = cudasim::Fault::kForEver});
     const TestClient::Answer answer = client.ask(std::string(how) + " " + bytes(64_MiB));
     INFO(answer.code << " " << answer.text);
     CHECK(answer.code == "APPORTION_OUT_OF_MEMORY");

@@ -17,6 +17,7 @@
 //   a forked child's allocation answers fds                           ok COUNT
 //
 // An error answers "error APPORTION_NAME TEXT". The end of standard input ends the program without a detach.
+#include <poll.h>
 #include <signal.h>
 #include <sys/prctl.h>
 #include <sys/syscall.h>
@@ -203,7 +204,7 @@ class Program {
     return ok(std::to_string(granted));
   }
 
-  // The child lives until it is killed, or its parent's test is.
+  // The child lives until it is killed, or the test that started its parent has ended.
   std::string fork_child(bool raw) {
     const pid_t child =
         raw ? static_cast<pid_t>(::syscall(SYS_clone, SIGCHLD, nullptr, nullptr, nullptr, nullptr))
@@ -211,8 +212,10 @@ class Program {
     if (child == 0) {
       ::close(STDIN_FILENO);
       ::close(STDOUT_FILENO);
-      while (true)
-        ::pause();
+      const int test = static_cast<int>(::syscall(SYS_pidfd_open, test_, 0));
+      pollfd ended{test, POLLIN, 0};
+      (void)::poll(&ended, 1, -1);
+      ::_exit(0);
     }
     return child > 0 ? ok(std::to_string(child)) : "error system fork";
   }
@@ -272,6 +275,7 @@ class Program {
     return Done{};
   }
 
+  const pid_t test_ = ::getppid();
   apportion_client* client_ = nullptr;
   std::optional<Device> device_;
   PrimaryContext context_;

@@ -219,6 +219,18 @@ std::string text_of(const std::string& path) {
   return text.str();
 }
 
+int in_child(std::optional<uid_t> uid, const std::function<int()>& work) {
+  const pid_t child = ::fork();
+  REQUIRE(child >= 0);
+  if (child == 0) {
+    if (uid && (::setgid(*uid) != 0 || ::setuid(*uid) != 0)) ::_exit(101);
+    ::_exit(work());
+  }
+  int status = 0;
+  REQUIRE(::waitpid(child, &status, 0) == child);
+  return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+}
+
 bool can_change_uid() {
   return ::geteuid() == 0;
 }

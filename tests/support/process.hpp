@@ -72,6 +72,10 @@ class Process {
 [[nodiscard]] bool exists(pid_t pid);
 [[nodiscard]] std::string text_of(const std::string& path);
 
+// Does `work` in a forked child, as `uid` where one is given; its exit status, 101 where it cannot become
+// that user.
+[[nodiscard]] int in_child(std::optional<uid_t> uid, const std::function<int()>& work);
+
 // True where this process may become other users. Tests with several uids need it.
 [[nodiscard]] bool can_change_uid();
 
