@@ -124,6 +124,12 @@ Folder* Folder::open(const std::string& path, const FolderOptions& options, std:
   return nullptr;
 }
 
+bool Folder::is_in_place() const {
+  struct stat status {};
+  return ::stat((path_ + "/control").c_str(), &status) == 0 && status.st_dev == file_system_ &&
+         status.st_ino == control_inode_;
+}
+
 bool Folder::map(std::string& error) {
   void* page = map_file(path_ + "/control", sizeof(ControlPage), error);
   void* table =
@@ -136,7 +142,10 @@ bool Folder::map(std::string& error) {
   counts_ = static_cast<std::atomic<u64>*>(counts);
   ring_ = static_cast<Record*>(ring);
   struct stat status {};
-  if (::stat((path_ + "/control").c_str(), &status) == 0) file_system_ = status.st_dev;
+  if (::stat((path_ + "/control").c_str(), &status) == 0) {
+    file_system_ = status.st_dev;
+    control_inode_ = status.st_ino;
+  }
   return true;
 }
 

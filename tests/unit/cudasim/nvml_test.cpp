@@ -91,6 +91,26 @@ TEST_CASE("NVML answers nothing before init, and counts inits") {
   CHECK(std::string(nvml_symbol<const char* (*)(int)>("nvmlErrorString")(kUninitialized)) == "Uninitialized");
 }
 
+TEST_CASE("a program that initialises NVML for each question keeps one mapping of the device folder") {
+  const auto mappings = [] {
+    std::ifstream maps("/proc/self/maps");
+    int count = 0;
+    for (std::string line; std::getline(maps, line);)
+      count += line.find(device_folder()) != std::string::npos ? 1 : 0;
+    return count;
+  };
+  const auto ask_once = [] {
+    REQUIRE(nvml("nvmlInit_v2") == kSuccess);
+    REQUIRE(nvml("nvmlShutdown") == kSuccess);
+  };
+  ask_once();
+  const int once = mappings();
+  CHECK(once > 0);
+  for (int i = 0; i < 20; ++i)
+    ask_once();
+  CHECK(mappings() == once);
+}
+
 TEST_CASE("a device is found by index, UUID and PCI address, and is the driver's device") {
   use_context();
   const Nvml n;
