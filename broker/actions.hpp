@@ -74,6 +74,7 @@ struct SendReleased {
   SessionId session;
   RequestId request;
   Bytes bytes;                   // taken back
+  std::uint32_t chunks = 0;      // taken back
   std::vector<ChunkId> unknown;  // named, but not held by this session: nothing was done for them
 };
 
@@ -81,6 +82,7 @@ struct SendReleased {
 struct EndSession {
   SessionId session;
   std::string why;
+  Bytes bytes;  // given back by the goodbye
 };
 
 // Write the job's page now (shm/job_page.hpp).

@@ -42,6 +42,10 @@ void Core::State::close_with(std::string why) {
 // Until recovery is built, what a predecessor left is only counted: its leases are charged to their jobs, the
 // rest of the pool is unsettled, and nothing is granted. Over-counting, never under-counting (F11, F17).
 void Core::State::adopt_predecessor() {
+  if (!setup.closed.empty()) {
+    book.leave_rest_unsettled();
+    return close_with(setup.closed);
+  }
   const Result<JournalImage> read = read_journal(journal.memory());
   APPORTION_CHECK(read.ok());
   const JournalImage& image = *read;
@@ -108,7 +112,7 @@ void Core::State::finish(Actions& body, Actions& out) {
 }
 
 void Core::State::on(const events::DeviceRoom& event, Actions& out) {
-  foreign = event.foreign.value_or(Bytes{});
+  foreign = saturating_sub(event.foreign.value_or(Bytes{}), event.clients);
   stock.handle(event, out);
 }
 

@@ -129,7 +129,7 @@ void Core::State::take_back(ChunkId id) {
 void Core::State::on(const events::Released& event, Actions& /*out*/) {
   const BookedSession* session = live(event.session);
   if (session == nullptr || session->state != SessionPhase::attached) return;
-  Answer answer{event.session, event.request, {}, {}, {}};
+  Answer answer{event.session, event.request, {}, 0, {}, {}};
   for (const ChunkId id : event.ids) {
     // F03: a chunk named twice is the session's no more the second time.
     if (!lent(id, event.session, ChunkState::held) && !lent(id, event.session, ChunkState::offered)) {
@@ -137,6 +137,7 @@ void Core::State::on(const events::Released& event, Actions& /*out*/) {
       continue;
     }
     answer.bytes += book.find(id)->bytes;
+    ++answer.chunks;
     take_back(id);
     answer.awaited.push_back(id);
   }
@@ -151,8 +152,8 @@ void Core::State::send_answers(Actions& out) {
       return chunk == nullptr || chunk->state != ChunkState::unmaking;
     });
     if (!answer.awaited.empty()) return false;
-    out.emplace_back(
-        actions::SendReleased{answer.session, answer.request, answer.bytes, std::move(answer.unknown)});
+    out.emplace_back(actions::SendReleased{answer.session, answer.request, answer.bytes, answer.chunks,
+                                           std::move(answer.unknown)});
     return true;
   });
 }

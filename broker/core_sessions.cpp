@@ -146,18 +146,23 @@ void Core::State::on(const events::Detached& event, Actions& out) {
   if (live(event.session) == nullptr) return;
   stock.cancel(event.session);
   forget_releases(event.session);
+  Bytes bytes{};
   const std::vector<std::uint32_t> slots = book.find(event.session)->chunks;
   for (const std::uint32_t slot : slots) {
     const ChunkId id = book.id_of(slot);
+    const Bytes size = book.find(id)->bytes;
     if (lent(id, event.session, ChunkState::held) || lent(id, event.session, ChunkState::orphan)) {
       take_back(id);
     } else if (lent(id, event.session, ChunkState::offered)) {
       book.begin_return(id);
       stock.discard(id);  // its fd may still lie in the socket
+    } else {
+      continue;  // on its way back already
     }
+    bytes += size;
   }
   book.end(event.session);
-  out.emplace_back(actions::EndSession{event.session, ""});
+  out.emplace_back(actions::EndSession{event.session, "", bytes});
 }
 
 // The process is gone. Its chunks are not: the GPU may still write to them, a forked child may hold them, and
@@ -179,13 +184,17 @@ void Core::State::on(const events::ProcessGone& event, Actions& out) {
     book.bury(chunk.id);
     stock.retire(chunk.id);
   }
-  out.emplace_back(log_line(actions::Log::Level::info, lost.value != 0 ? "lost" : "ended",
-                            {{"job", book.job(session->job).name},
-                             {"pid", std::to_string(session->pid)},
-                             {"uid", std::to_string(session->uid)},
-                             {"bytes", std::to_string(lost.value)}}));
+  // A program that ends without a goodbye and holds nothing is nobody's concern.
+  if (lost.value != 0) {
+    out.emplace_back(log_line(actions::Log::Level::info, "lost",
+                              {{"what", "client"},
+                               {"job", book.job(session->job).name},
+                               {"pid", std::to_string(session->pid)},
+                               {"uid", std::to_string(session->uid)},
+                               {"bytes", std::to_string(lost.value)}}));
+  }
   book.end(event.session);
-  out.emplace_back(actions::EndSession{event.session, "its process is gone"});
+  out.emplace_back(actions::EndSession{event.session, "its process is gone", {}});
 }
 
 }  // namespace apportion

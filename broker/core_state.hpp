@@ -55,6 +55,7 @@ struct Core::State {
     SessionId session;
     RequestId request;
     Bytes bytes{};
+    std::uint32_t chunks = 0;
     std::vector<ChunkId> awaited;
     std::vector<ChunkId> unknown;
   };

@@ -39,10 +39,14 @@ Result<Fd> lock_device(const std::string& uuid) {
     return Error{Errc::busy, "device " + uuid + " has a broker already: " + owner_of(address, length) +
                                  "; use that one (apportion status), or stop it first"};
   }
-  // F20: nobody accepts here, and each refused broker's question for our pid stays in the queue.
-  if (listen(lock.get(), SOMAXCONN) != 0)
-    return system_error("cannot take the lock of device " + uuid, errno);
+  if (Status owned = own_lock(lock); !owned.ok()) return owned.error();
   return lock;
+}
+
+Status own_lock(const Fd& lock) {
+  // F20: nobody accepts here, and each refused broker's question for our pid stays in the queue.
+  if (listen(lock.get(), SOMAXCONN) != 0) return system_error("cannot take the device's lock", errno);
+  return Done{};
 }
 
 }  // namespace apportion

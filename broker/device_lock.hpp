@@ -17,4 +17,7 @@ namespace apportion {
 // Errc::busy names the pid and user of the broker that has the device; Errc::system otherwise.
 [[nodiscard]] Result<Fd> lock_device(const std::string& uuid);
 
+// Takes over a predecessor's lock: from here on a refused broker is told this process. Errc::system.
+[[nodiscard]] Status own_lock(const Fd& lock);
+
 }  // namespace apportion

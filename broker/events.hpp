@@ -124,16 +124,19 @@ struct KeeperAcked {
   std::vector<ChunkId> ids;
 };
 
-// A reading of the device (NVML). read_at is the time just BEFORE the reading was taken.
+// A reading of the device (NVML). Also wanted about once a second at rest: what others use then is the
+// baseline that deaths are measured against (graveyard.hpp). read_at is the time just BEFORE the reading was
+// taken.
 struct DeviceRoom {
   Bytes free;
   Bytes total;
   // Bytes of processes other than the broker: contexts, libraries, strangers. Unknown in some containers.
   std::optional<Bytes> foreign;
   SteadyNs read_at;
+  Bytes clients = {};  // of `foreign`, what is our clients' own: contexts and libraries, which is overhead
 };
 
-// Time passed. Wanted at least every 100 ms while Core::wants_tick().
+// Time passed. Wanted a few times a second while Core::wants_tick(), at once after anything that may matter.
 struct Tick {
   SteadyNs now;
 };

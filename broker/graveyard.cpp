@@ -50,7 +50,9 @@ std::vector<ChunkId> Graveyard::settle(const events::DeviceRoom& room, Expected 
   const std::int64_t residual =
       as_signed(used) - as_signed(room.foreign.value_or(Bytes{})) - as_signed(alive);
   if (graves_.empty()) {
-    if (expected.quiet && all_shown) quiet_residual_ = residual;
+    if (!expected.quiet || !all_shown || last_unmade_.value + kReadingLagNs > room.read_at.value) return {};
+    quiet_residual_ = std::min(residual, last_quiet_.value_or(residual));
+    last_quiet_ = residual;
     return {};
   }
   const Bytes slack = tolerance(expected.zombies);

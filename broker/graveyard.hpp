@@ -25,7 +25,9 @@ class Graveyard {
   explicit Graveyard(Bytes granularity) : granularity_(granularity) {}
 
   void add(ChunkId id, SessionId session, Bytes bytes, SteadyNs closed_at);
-  void made(Bytes bytes, SteadyNs now);  // a chunk was made: the device may not show it yet
+  // A chunk was made, or given back to the driver: the device may not show it yet.
+  void made(Bytes bytes, SteadyNs now);
+  void unmade(SteadyNs now) { last_unmade_ = now; }
   [[nodiscard]] bool empty() const { return graves_.empty(); }
 
   // What the device holds for us by the book, while a reading was taken.
@@ -55,9 +57,13 @@ class Graveyard {
   Bytes granularity_;
   std::vector<Grave> graves_;  // oldest first
   std::deque<Made> recent_;
-  // What the device showed as used beyond our chunks and the processes it names, when all was quiet: its own
-  // reserve, and with no process list everything of others.
+  SteadyNs last_unmade_{-1'000'000'000};
+  // What the device shows as used beyond our chunks and the processes it names, when all is quiet: its own
+  // reserve, and with no process list everything of others. The lower of the last two readings: used memory
+  // and processes are read one after the other, and a context that ends in between is in the first only. Too
+  // low keeps a zombie longer, too high would settle one that is still held.
   std::int64_t quiet_residual_ = 0;
+  std::optional<std::int64_t> last_quiet_;
 };
 
 }  // namespace apportion

@@ -26,6 +26,7 @@ namespace {
 constexpr std::chrono::seconds kHandOverPatience{10};
 constexpr int kStopPatienceTicks = 10;  // after SIGTERM, then SIGKILL
 constexpr int kMaxBackOffTicks = 30;
+constexpr int kHealthyTicks = 30;  // a broker that served that long starts the back-off anew
 
 // One descriptor per chunk is held here for good: take all that the hard limit allows.
 void raise_fd_limit() {
@@ -44,6 +45,8 @@ class Keeper {
     if (Status started = start_broker(); !started.ok()) return fail(started.error().message);
     while (!exit_code_)
       wait_and_handle();
+    // A broker that was told to stop removes its socket's file; one that could not left it to us.
+    if (stopping_ticks_ > 0 && !clean_end_) kept_.remove_socket_file();
     return *exit_code_;
   }
 
@@ -74,12 +77,17 @@ class Keeper {
     const pid_t pid = fork();
     if (pid < 0) return system_error("fork", errno);
     if (pid == 0) become_broker(pair->second.get());
-    broker_ = pid;
     Result<Fd> pidfd = open_pidfd(pid);
-    if (!pidfd.ok()) return pidfd.error();
+    if (!pidfd.ok()) {
+      kill(pid, SIGKILL);
+      waitpid(pid, nullptr, 0);
+      return pidfd.error();
+    }
+    broker_ = pid;
     pidfd_ = *std::move(pidfd);
     channel_ = std::move(pair->first);
     missed_ = 0;
+    ready_ticks_ = 0;
     ready_ = false;
     return Done{};
   }
@@ -119,7 +127,7 @@ class Keeper {
       if (broker_ > 0) kill(broker_, SIGHUP);
       return;
     }
-    stopping_ticks_ = 1;
+    if (stopping_ticks_ == 0) stopping_ticks_ = 1;  // said twice, it waits no longer
     if (broker_ > 0) {
       kill(broker_, SIGTERM);
     } else {
@@ -138,6 +146,7 @@ class Keeper {
     // F45: a broker that does not answer is as good as dead, and its clients wait. While it starts it is busy
     // with the driver and answers nobody; a start that never ends is for a person to see.
     if (!ready_ || stopping_ticks_ > 0) return;
+    if (++ready_ticks_ == kHealthyTicks) back_off_ = 1;
     if (missed_ >= kMissedPings) {
       log::error(
           "lost",
@@ -189,7 +198,6 @@ class Keeper {
       ready_ = true;
       was_ready_ = true;
       missed_ = 0;
-      back_off_ = 1;
     }
   }
 
@@ -211,6 +219,7 @@ class Keeper {
     channel_.reset();
     pidfd_.reset();
     const int code = WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status);
+    clean_end_ = code == 0;
     if (stopping_ticks_ > 0 || !was_ready_) {
       exit_code_ = stopping_ticks_ > 0 ? 0 : std::max(code, 1);
       if (stopping_ticks_ > 0 && !WIFSIGNALED(status)) exit_code_ = code;
@@ -250,6 +259,8 @@ class Keeper {
   int missed_ = 0;
   bool ready_ = false;      // this broker
   bool was_ready_ = false;  // some broker
+  bool clean_end_ = false;  // the last one was told to stop, and did
+  int ready_ticks_ = 0;     // this one's, at most
   int restarts_ = 0;
   int back_off_ = 1;        // ticks before the next restart that follows a failed one
   int back_off_ticks_ = 0;  // left of it
@@ -260,6 +271,7 @@ class Keeper {
 }  // namespace
 
 int run_keeper(const std::vector<std::string>& argv) {
+  std::signal(SIGPIPE, SIG_IGN);  // a log reader that went away
   log::open("keeper");
   raise_fd_limit();
   return Keeper(argv).run();

@@ -8,6 +8,7 @@ namespace apportion {
 namespace {
 
 constexpr std::chrono::seconds kPatience{10};
+constexpr std::chrono::milliseconds kRetry{10};  // where no event says that there is room again
 
 channel::Deadline soon() {
   return std::chrono::steady_clock::now() + kPatience;
@@ -88,12 +89,16 @@ Status KeeperLink::wait_for_ack(std::uint64_t request, Inheritance* into) {
   }
 }
 
-void KeeperLink::watch(std::function<void(std::string)> lost) {
+Status KeeperLink::watch(std::function<void(std::string)> lost, std::function<void()> pinged) {
   lost_ = std::move(lost);
+  pinged_ = std::move(pinged);
   readable_ = loop_.on_readable(channel_.get(), [this] { read(); });
+  if (!readable_) return Error{Errc::system, "no room to watch the keeper's socket"};
+  return Done{};
 }
 
 void KeeperLink::ready() {
+  if (!channel_) return;
   // No answer comes, and the socket has room: nothing else is in it but pings.
   const Status sent =
       channel::send(channel_.get(), wire::bytes_of(wire::make<wire::Ready>(0, 0)), {}, soon());
@@ -114,6 +119,7 @@ void KeeperLink::del(std::span<const ChunkId> ids, Answer answer) {
 
 void KeeperLink::enqueue(std::uint64_t request, std::span<const std::byte> bytes, std::vector<Fd> fds,
                          Answer answer) {
+  if (!channel_) return loop_.post([answer = std::move(answer)] { answer(Done{}); });
   queue_.push_back({request, {bytes.begin(), bytes.end()}, std::move(fds), std::move(answer)});
   send_next();
 }
@@ -127,13 +133,14 @@ void KeeperLink::send_next() {
   Result<channel::Sent> sent = channel::try_send(channel_.get(), next.bytes, fds);
   if (!sent.ok()) return give_up(sent.error().message);
   if (*sent != channel::Sent::yes) {
-    if (!writable_) {
-      writable_ = loop_.on_writable(channel_.get(), [this] {
-        // Destroys the watch that is calling: the loop allows it.
-        writable_.reset();
-        send_next();
-      });
-    }
+    const auto again = [this] {
+      writable_.reset();
+      send_next();
+    };
+    // Too many descriptors in flight: the socket is writable, and no event says when that ends.
+    if (*sent == channel::Sent::would_block && !writable_)
+      writable_ = loop_.on_writable(channel_.get(), again);
+    if (!writable_) writable_ = loop_.after(kRetry, again);
     return;
   }
   in_flight_ = true;
@@ -150,6 +157,7 @@ void KeeperLink::read() {
     if (!message.ok()) return give_up(message.error().message);
     if (std::holds_alternative<wire::Ping>(*message)) {
       (void)channel::try_send(channel_.get(), wire::bytes_of(wire::make<wire::Pong>(0, 0)));
+      if (pinged_) pinged_();
     } else if (const auto* ack = std::get_if<wire::Ack>(&*message)) {
       if (!in_flight_ || queue_.front().request != ack->header.request_id) continue;
       const Answer answer = std::move(queue_.front().answer);
@@ -166,7 +174,11 @@ void KeeperLink::give_up(const std::string& why) {
   readable_.reset();
   writable_.reset();
   channel_.reset();
+  in_flight_ = false;
   if (lost_) lost_(why);
+  // One at a time and later: an answer may put or del again.
+  for (Outgoing& waiting : std::exchange(queue_, {}))
+    loop_.post([answer = std::move(waiting.answer)] { answer(Done{}); });
 }
 
 }  // namespace apportion

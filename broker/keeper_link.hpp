@@ -2,8 +2,9 @@
 //
 // Promises: one message with descriptors is in flight at a time (rule 40: a non-root sender's descriptors in
 // flight are limited, for all its sockets together); each put and del is answered once. Pings are answered at
-// once, by the strand: a strand that is stuck answers none, which is what the keeper wants to know. Never:
-// blocks after start-up.
+// once, by the strand: a strand that is stuck answers none, which is what the keeper wants to know. Where the
+// keeper is gone (F51), nothing can be kept and everything is dropped already: puts and dels are answered as
+// done, so that the living broker serves on. Never: blocks after start-up.
 #pragma once
 
 #include <deque>
@@ -38,8 +39,9 @@ class KeeperLink {
   [[nodiscard]] Result<Inheritance> take();
   [[nodiscard]] Status put_now(wire::KeptKind kind, Bytes bytes, int fd);
 
-  // From here on the loop reads it. `lost`: the keeper is gone.
-  void watch(std::function<void(std::string why)> lost);
+  // From here on the loop reads it. `lost`: the keeper is gone, called once. `pinged`: a ping was answered.
+  // Errc::system where there is no room to watch it.
+  [[nodiscard]] Status watch(std::function<void(std::string why)> lost, std::function<void()> pinged);
   void ready();
 
   using Answer = std::function<void(Status)>;
@@ -64,6 +66,7 @@ class KeeperLink {
   std::unique_ptr<Loop::Watch> readable_;
   std::unique_ptr<Loop::Watch> writable_;
   std::function<void(std::string)> lost_;
+  std::function<void()> pinged_;
   std::deque<Outgoing> queue_;
   bool in_flight_ = false;  // the front of queue_ is sent, its answer is not here
   std::uint64_t next_request_ = 1;

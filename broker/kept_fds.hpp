@@ -30,6 +30,9 @@ class KeptFds {
   [[nodiscard]] Result<std::uint64_t> hand_over(int socket, std::uint64_t request_id,
                                                 channel::Deadline deadline) const;
 
+  // The file of the listening socket, if that is kept. For the end of all.
+  void remove_socket_file() const;
+
   [[nodiscard]] std::size_t size() const { return kept_.size(); }
 
  private:

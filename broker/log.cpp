@@ -4,7 +4,9 @@
 #include <spdlog/spdlog.h>
 
 #include <algorithm>
+#include <chrono>
 #include <cstdlib>
+#include <mutex>
 
 namespace apportion::log {
 namespace {
@@ -12,20 +14,24 @@ namespace {
 // F24: a job name or label comes from a client and must not forge a line or a field.
 void append_value(std::string& out, std::string_view value) {
   const bool plain = !value.empty() && std::none_of(value.begin(), value.end(), [](unsigned char c) {
-    return c <= ' ' || c == '"' || c == '=' || c == '\\' || c == 0x7f;
+    return c <= ' ' || c == '"' || c == '=' || c == '\\' || c == 0x7f || c == 0xc2;
   });
   if (plain) {
     out += value;
     return;
   }
   out += '"';
-  for (const char c : value) {
-    if (static_cast<unsigned char>(c) < ' ' || c == 0x7f) {
+  for (std::size_t i = 0; i < value.size(); ++i) {
+    const auto c = static_cast<unsigned char>(value[i]);
+    // Control characters, and those of U+0080 to U+009F: terminals obey them too.
+    const bool second_set = c == 0xc2 && i + 1 < value.size() && (value[i + 1] & 0xe0) == 0x80;
+    if (c < ' ' || c == 0x7f || second_set) {
       out += '?';
+      i += second_set ? 1 : 0;
       continue;
     }
     if (c == '"' || c == '\\') out += '\\';
-    out += c;
+    out += value[i];
   }
   out += '"';
 }
@@ -74,7 +80,20 @@ std::string line(std::string_view event, std::span<const Field> fields) {
 }
 
 void write(Level level, std::string_view event, std::span<const Field> fields) {
-  if (spdlog::should_log(to_spdlog(level))) spdlog::log(to_spdlog(level), "{}", line(event, fields));
+  if (!spdlog::should_log(to_spdlog(level))) return;
+  if (level != Level::error) {
+    static std::mutex mutex;
+    static Throttle throttle;
+    const auto since = std::chrono::steady_clock::now().time_since_epoch();
+    const std::lock_guard lock(mutex);
+    const Throttle::Verdict verdict =
+        throttle.line_at(std::chrono::duration_cast<std::chrono::seconds>(since).count());
+    if (!verdict.write) return;
+    if (verdict.left_out != 0)
+      spdlog::warn("event=log left_out={} why=\"more than {} lines a second\"", verdict.left_out,
+                   kMostASecond);
+  }
+  spdlog::log(to_spdlog(level), "{}", line(event, fields));
 }
 void info(std::string_view event, std::initializer_list<Field> fields) {
   write(Level::info, event, {fields.begin(), fields.size()});

@@ -6,6 +6,7 @@
 #include "broker/keeper.hpp"
 #include "broker/start.hpp"
 #include "gpu/probe_text.hpp"
+#include "shm/standard_streams.hpp"
 
 namespace {
 
@@ -34,6 +35,7 @@ int probe(const std::string& device_name, bool json) {
 }  // namespace
 
 int main(int argc, char** argv) {
+  apportion::fill_closed_streams();
   CLI::App app{"apportiond: the broker that shares the memory of one GPU between jobs."};
   app.footer(kExamples);
   app.set_version_flag("--version", std::string(APPORTION_VERSION));

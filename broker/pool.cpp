@@ -64,12 +64,16 @@ void Pool::export_fds(std::vector<ChunkId> ids, std::function<void(Result<std::v
   });
 }
 
-void Pool::read_room(std::function<void(Room)> done) {
-  push(true, [this, done = std::move(done)] {
+void Pool::read_room(Labels labels, std::function<void(Room)> done) {
+  push(true, [this, labels, done = std::move(done)] {
     const auto before = std::chrono::steady_clock::now().time_since_epoch();
-    auto room = std::make_shared<Room>(Room{monitor_.memory(), {}, 0});
+    auto room = std::make_shared<Room>(Room{monitor_.memory(), {}, {}, 0});
     room->read_at_ns = std::chrono::duration_cast<std::chrono::nanoseconds>(before).count();
     if (auto processes = monitor_.processes(); processes.ok()) room->processes = *std::move(processes);
+    if (labels == Labels::yes) {
+      for (const DeviceProcess& process : room->processes)
+        room->labels.push_back(label_of(process.pid));
+    }
     post_([done, room] { done(std::move(*room)); });
   });
 }
@@ -95,7 +99,7 @@ void Pool::push(bool urgent, std::function<void()> job) {
   some_.notify_one();
 }
 
-void Pool::work() {
+void Pool::work() noexcept {
   std::unique_lock lock(mutex_);
   while (true) {
     some_.wait(lock, [this] { return stopping_ || !urgent_.empty() || !later_.empty(); });

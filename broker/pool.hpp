@@ -18,6 +18,7 @@
 #include <vector>
 
 #include "broker/ids.hpp"
+#include "broker/process_label.hpp"
 #include "gpu/chunk.hpp"
 #include "gpu/device_monitor.hpp"
 #include "shm/fd.hpp"
@@ -31,8 +32,10 @@ class Pool {
   struct Room {
     Result<DeviceMemory> memory;
     std::vector<DeviceProcess> processes;  // empty where NVML does not say
+    std::vector<ProcessLabel> labels;      // of each, where asked for
     std::int64_t read_at_ns = 0;           // CLOCK_MONOTONIC, before the reading
   };
+  enum class Labels { no, yes };
 
   Pool(const Device& device, const DeviceMonitor& monitor, Post post);
   ~Pool();  // ends the thread; chunks are released
@@ -43,11 +46,11 @@ class Pool {
   void unmake(ChunkId id, std::function<void(Status)> done);
   // One fd each, in order; all or none.
   void export_fds(std::vector<ChunkId> ids, std::function<void(Result<std::vector<Fd>>)> done);
-  void read_room(std::function<void(Room)> done);
+  void read_room(Labels labels, std::function<void(Room)> done);
 
  private:
   void push(bool urgent, std::function<void()> job);
-  void work();
+  void work() noexcept;  // F31: out of host memory is the end of the process
   Result<std::vector<Fd>> export_now(std::span<const ChunkId> ids);
 
   const DeviceMonitor& monitor_;

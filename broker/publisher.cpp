@@ -1,6 +1,9 @@
 #include "broker/publisher.hpp"
 
+#include <fcntl.h>
+
 #include <algorithm>
+#include <cerrno>
 #include <chrono>
 
 #include "shm/fault_point.hpp"
@@ -34,12 +37,16 @@ Publisher::Publisher(Loop& loop, PublisherSetup setup, std::function<LedgerSnaps
       ledger_(std::move(ledger)),
       job_pages_(std::move(job_pages)) {}
 
-Result<int> Publisher::add_session(SessionId session) {
+Result<std::vector<Fd>> Publisher::pages_for(SessionId session, JobIndex job) {
   Result<ReportPage> page = ReportPage::create(setup_.epoch, session.value);
   if (!page.ok()) return page.error();
-  const int fd = page->fd();
+  std::vector<Fd> copies;
+  for (const int fd : {ledger_.fd(), job_pages_[job.value].fd(), page->fd()}) {
+    copies.emplace_back(fcntl(fd, F_DUPFD_CLOEXEC, 0));
+    if (!copies.back()) return system_error("cannot copy a page's descriptor", errno);
+  }
   reports_.insert_or_assign(session, *std::move(page));
-  return fd;
+  return copies;
 }
 
 void Publisher::remove_session(SessionId session) {
@@ -77,7 +84,8 @@ LedgerSnapshot Publisher::snapshot() const {
   LedgerSnapshot out = figures_();
   for (SessionRecord& session : out.sessions) {
     // F23: what a client says is idle is at most what it is charged.
-    session.idle = std::min(report(SessionId{session.id}).bytes_idle, session.charged - session.in_transit);
+    session.idle = std::min(report(SessionId{session.id}).bytes_idle,
+                            session.charged - std::min(session.charged, session.in_transit));
     if (session.job < out.jobs.size()) out.jobs[session.job].idle += session.idle;
   }
   return out;

@@ -33,14 +33,14 @@ class Publisher {
   [[nodiscard]] static Result<std::unique_ptr<Publisher>> create(Loop& loop, PublisherSetup setup,
                                                                  std::function<LedgerSnapshot()> figures);
 
-  [[nodiscard]] Result<int> add_session(SessionId session);  // its report page's descriptor
+  // Copies of what goes with its WELCOME: ledger, job page, and a new report page of its own. Errc::system:
+  // out of descriptors or memory, and nothing is left of it.
+  [[nodiscard]] Result<std::vector<Fd>> pages_for(SessionId session, JobIndex job);
   void remove_session(SessionId session);
 
   void publish_job(JobIndex job, const JobFigures& figures);
   void ledger_changed();
 
-  [[nodiscard]] int ledger_fd() const { return ledger_.fd(); }
-  [[nodiscard]] int job_page_fd(JobIndex job) const { return job_pages_[job.value].fd(); }
   [[nodiscard]] std::uint64_t generation() const { return ledger_.generation(); }
 
   // What a session says about itself, clamped to the device. Zeros for a session that has no page.

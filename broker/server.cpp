@@ -2,6 +2,7 @@
 
 #include <sys/random.h>
 
+#include <algorithm>
 #include <chrono>
 
 #include "broker/log.hpp"
@@ -15,6 +16,9 @@ using std::chrono::milliseconds;
 constexpr milliseconds kHelloPatience{1000};    // F29
 constexpr milliseconds kStatusPatience{10000};  // between the questions of one reader
 constexpr milliseconds kAcceptBackOff{100};     // F30: out of descriptors
+constexpr std::size_t kAcceptTurn = 32;         // connections taken before others have their turn
+// More than a socket's buffer can hold, and an end where a forked child goes on talking (F05).
+constexpr std::size_t kLastWords = 1024;
 
 Token draw_token() {
   Token token;
@@ -35,46 +39,91 @@ std::vector<ChunkId> listed(const M& message) {
   return ids_of({message.ids.data(), message.part.count});
 }
 
+wire::Refused refused_message(std::uint64_t request_id, wire::Type what, const Error& error) {
+  auto refused = wire::make<wire::Refused>(request_id, 0);
+  refused.code = static_cast<std::uint32_t>(error.code);
+  refused.refused_type = static_cast<std::uint16_t>(what);
+  refused.text.set(error.message);
+  return refused;
+}
+
 }  // namespace
 
-Server::Server(Loop& loop, int listening_socket, Sink& sink)
-    : loop_(loop), listening_socket_(listening_socket), sink_(sink) {}
+Server::Server(Loop& loop, int listening_socket, Limits limits, Sink& sink)
+    : loop_(loop), listening_socket_(listening_socket), limits_(limits), sink_(sink) {}
 
 void Server::start_accepting() {
+  back_off_.reset();
   accepting_ = loop_.on_readable(listening_socket_, [this] { accept_waiting(); });
+  if (!accepting_) back_off("no room to watch the socket");
 }
 
 void Server::accept_waiting() {
-  while (true) {
+  for (std::size_t i = 0; i < kAcceptTurn; ++i) {
+    if (connections_.size() + sessions_.size() >= limits_.most)
+      return back_off(std::to_string(connections_.size()) + " connections and " +
+                      std::to_string(sessions_.size()) +
+                      " sessions are what the limit of open files allows (ulimit -n, LimitNOFILE=)");
     Result<Fd> socket = accept_from(listening_socket_);
-    if (!socket.ok()) {
-      if (socket.error().code == Errc::busy) return;
-      log::error("refused", {{"what", "connection"}, {"why", socket.error().message}});
-      accepting_.reset();
-      back_off_ = loop_.after(kAcceptBackOff, [this] { start_accepting(); });
-      return;
-    }
-    // F09: a peer that has died by now costs no slot.
-    Result<Peer> peer = identify_peer(socket->get());
-    if (!peer.ok()) continue;
-    const ConnectionId id{next_connection_++};
-    auto connection =
-        std::make_unique<ClientConnection>(loop_, id, *std::move(socket), *std::move(peer), *this);
-    connection->close_unless(kHelloPatience);
-    connections_.emplace(id.value, std::move(connection));
+    if (!socket.ok() && socket.error().code == Errc::busy) return;
+    Status taken = socket.ok() ? take(*std::move(socket)) : Status(socket.error());
+    if (!taken.ok() && taken.error().code != Errc::disconnected) return back_off(taken.error().message);
+    in_trouble_ = false;
   }
+}
+
+// F30: those who wait keep their place in the kernel's queue; those who have a session go on.
+void Server::back_off(const std::string& why) {
+  if (!in_trouble_) log::warning("crowded", {{"what", "connections wait"}, {"why", why}});
+  in_trouble_ = true;
+  accepting_.reset();
+  back_off_ = loop_.after(kAcceptBackOff, [this] { start_accepting(); });
+}
+
+Status Server::take(Fd socket) {
+  // F09: a peer that has died by now costs no slot.
+  Result<Peer> peer = identify_peer(socket.get());
+  if (!peer.ok()) return peer.error();
+  if (waiting_of(peer->uid) >= kMaxWaitingPerUid) {
+    const auto refused = refused_message(
+        0, wire::Type::hello,
+        {Errc::busy, "uid " + std::to_string(peer->uid) + " has " + std::to_string(kMaxWaitingPerUid) +
+                         " connections without a session; close some first"});
+    (void)channel::try_send(socket.get(), wire::bytes_of(refused));
+    return Done{};
+  }
+  const ConnectionId id{next_connection_++};
+  auto connection = std::make_unique<ClientConnection>(loop_, id, std::move(socket), *std::move(peer),
+                                                       limits_.max_ids, *this);
+  if (!connection->start()) return Error{Errc::system, "no room to watch one more socket"};
+  connection->close_unless(kHelloPatience);
+  connections_.emplace(id.value, std::move(connection));
+  return Done{};
+}
+
+std::size_t Server::waiting_of(uid_t uid) const {
+  return static_cast<std::size_t>(
+      std::count_if(connections_.begin(), connections_.end(), [uid](const auto& entry) {
+        const ClientConnection& connection = *entry.second;
+        return connection.open() && !connection.session && connection.peer().uid == uid;
+      }));
 }
 
 bool Server::bind(ConnectionId id, SessionId session) {
   ClientConnection* connection = find(id);
-  if (connection == nullptr) return false;
+  if (connection == nullptr || !connection->open()) return false;
+  Session& bound = sessions_[session];
+  const ConnectionId before = std::exchange(bound.connection, id);
   connection->keep_open();
   connection->session = session;
-  Session& bound = sessions_[session];
-  bound.connection = id;
   if (!bound.watch)
     bound.watch = std::make_unique<ProcessWatch>(loop_, connection->take_pidfd(),
                                                  [this, session] { process_gone(session); });
+  // The new connection was faster than the end of the old one, whose messages count no more.
+  if (ClientConnection* old = find(before); old != nullptr) {
+    old->session.reset();
+    old->close("its session went on in another connection");
+  }
   return true;
 }
 
@@ -88,40 +137,41 @@ ClientConnection* Server::find(ConnectionId id) {
   return found == connections_.end() ? nullptr : found->second.get();
 }
 
-void Server::end(SessionId session, const std::string& why, std::uint64_t epoch) {
-  const auto found = sessions_.find(session);
+void Server::end(const actions::EndSession& over, std::uint64_t epoch) {
+  const auto found = sessions_.find(over.session);
   if (found == sessions_.end()) return;
   const Session ended = std::move(found->second);
   sessions_.erase(found);
   ClientConnection* connection = find(ended.connection);
   if (connection == nullptr) return;
   connection->session.reset();
-  if (ended.detaching) {
-    auto detached = wire::make<wire::Detached>(ended.detach_request, epoch);
-    detached.bytes = ended.held.value;
+  if (ended.detach_request) {
+    auto detached = wire::make<wire::Detached>(*ended.detach_request, epoch);
+    detached.bytes = over.bytes.value;
     connection->send(wire::bytes_of(detached));
-  } else if (!why.empty()) {
+  } else if (!over.why.empty()) {
     auto refused = wire::make<wire::Refused>(0, epoch);
     refused.code = static_cast<std::uint32_t>(Errc::disconnected);
-    refused.text.set(why);
+    refused.text.set(over.why);
     connection->send(wire::bytes_of(refused));
   }
-  connection->close_after_sending();
+  connection->close_after_sending("its session has ended");
 }
 
 void Server::refuse(ClientConnection& connection, std::uint64_t request_id, wire::Type what,
                     const Error& error) {
-  auto refused = wire::make<wire::Refused>(request_id, 0);
-  refused.code = static_cast<std::uint32_t>(error.code);
-  refused.refused_type = static_cast<std::uint16_t>(what);
-  refused.text.set(error.message);
-  connection.send(wire::bytes_of(refused));
-  connection.close_after_sending();
+  log::info("refused", {{"what", wire::to_text(what)},
+                        {"pid", std::to_string(connection.peer().pid)},
+                        {"uid", std::to_string(connection.peer().uid)},
+                        {"why", error.message}});
+  connection.send(wire::bytes_of(refused_message(request_id, what, error)));
+  connection.close_after_sending(error.message);
 }
 
 void Server::message(ClientConnection& from, const wire::Message& message) {
   if (const auto* status = std::get_if<wire::StatusRequest>(&message)) {
     if (!from.session) from.close_unless(kStatusPatience);
+    from.pause();
     return sink_.status_wanted(from.id(), *status);
   }
   if (from.session) return in_session(from, *from.session, message);
@@ -134,23 +184,29 @@ void Server::message(ClientConnection& from, const wire::Message& message) {
 }
 
 void Server::hello(ClientConnection& from, const wire::Hello& hello) {
+  if (from.hello)
+    return refuse(from, hello.header.request_id, wire::Type::hello,
+                  {Errc::protocol, "a second HELLO where the LEASES of the first had to come"});
   // F19: before it takes a session whose pages it cannot read.
   if (Status readable = wire::check_layouts(hello.layouts); !readable.ok())
     return refuse(from, hello.header.request_id, wire::Type::hello, readable.error());
-  if (hello.token.none()) return want_session(from, hello);
+  if (hello.token.none()) return want_session(from, hello, {});
   from.hello = hello;  // its LEASES follow
 }
 
 void Server::leases(ClientConnection& from, const wire::Leases& leases) {
+  std::vector<ChunkId> ids;
   for (std::size_t i = 0; i < leases.part.count; ++i)
-    from.claimed.push_back({leases.entries[i].chunk_id});
-  if (leases.part.part + 1 < leases.part.parts) return;
+    ids.push_back({leases.entries[i].chunk_id});
+  const Result<bool> complete = from.leases.add(leases.header.request_id, leases.part, ids);
+  if (!complete.ok()) return refuse(from, leases.header.request_id, wire::Type::leases, complete.error());
+  if (!*complete) return;
   const wire::Hello hello = *from.hello;
   from.hello.reset();
-  want_session(from, hello);
+  want_session(from, hello, from.leases.take());
 }
 
-void Server::want_session(ClientConnection& from, const wire::Hello& hello) {
+void Server::want_session(ClientConnection& from, const wire::Hello& hello, std::vector<ChunkId> claimed) {
   from.hello_request = hello.header.request_id;
   events::SessionWanted wanted;
   wanted.connection = from.id();
@@ -163,7 +219,7 @@ void Server::want_session(ClientConnection& from, const wire::Hello& hello) {
   wanted.fresh = draw_token();
   if (!hello.token.none()) {
     wanted.resume = hello.token;
-    wanted.claimed = std::move(from.claimed);
+    wanted.claimed = std::move(claimed);
     wanted.claimed_epoch = hello.header.epoch;
   }
   sink_.event(wanted);
@@ -181,13 +237,10 @@ void Server::in_session(ClientConnection& from, SessionId session, const wire::M
   } else if (const auto* nack = std::get_if<wire::GrantNack>(&message)) {
     from.grant_answered();
     sink_.event(events::Nacked{session, request, listed(*nack)});
-  } else if (const auto* release = std::get_if<wire::Release>(&message)) {
-    sink_.event(events::Released{session, request, listed(*release)});
+  } else if (const auto* part = std::get_if<wire::Release>(&message)) {
+    release(from, session, *part);
   } else if (std::holds_alternative<wire::Detach>(message)) {
-    Session& leaving = sessions_.at(session);
-    leaving.detaching = true;
-    leaving.detach_request = request.value;
-    leaving.held = sink_.charged(session);
+    sessions_.at(session).detach_request = request.value;
     sink_.event(events::Detached{session});
   } else {
     const wire::Header& header = wire::header_of(message);
@@ -197,27 +250,41 @@ void Server::in_session(ClientConnection& from, SessionId session, const wire::M
   }
 }
 
+// One answer for the whole list, after its last part (docs/protocol.md).
+void Server::release(ClientConnection& from, SessionId session, const wire::Release& release) {
+  const std::uint64_t request = release.header.request_id;
+  const Result<bool> complete = from.releases.add(request, release.part, listed(release));
+  if (!complete.ok()) return refuse(from, request, wire::Type::release, complete.error());
+  if (*complete) sink_.event(events::Released{session, {request}, from.releases.take()});
+}
+
 void Server::process_gone(SessionId session) {
-  if (ClientConnection* connection = connection_of(session)) connection->drain();
+  if (ClientConnection* connection = connection_of(session)) {
+    connection->resume();
+    connection->drain(kLastWords);
+  }
   if (!sessions_.contains(session)) return;  // it had said goodbye
   sink_.event(events::ProcessGone{session});
 }
 
-void Server::grant_unsent(const ClientConnection::GrantPart& part, const std::string& why) {
-  sink_.event(events::GrantUnsent{part.session, part.request, part.ids, why});
+void Server::grant_unsent(SessionId session, RequestId request, std::vector<ChunkId> ids,
+                          const std::string& why) {
+  sink_.event(events::GrantUnsent{session, request, std::move(ids), why});
 }
 
 void Server::closed(ClientConnection& connection, const std::string& why) {
-  const std::optional<SessionId> session = connection.session;
   const ConnectionId id = connection.id();
-  if (session) {
-    const auto found = sessions_.find(*session);
-    // A newer connection may have taken the session over.
-    if (found != sessions_.end() && found->second.connection == id) {
-      found->second.connection = {};
-      log::info("hung_up", {{"session", std::to_string(session->value)}, {"why", why}});
-      sink_.event(events::HungUp{*session});
-    }
+  const std::optional<SessionId> session = connection.session;
+  // F27. What was refused is in the log already, and a hang-up is nothing yet.
+  if (session && why != ClientConnection::kHungUp && !connection.dismissed())
+    log::warning("lost", {{"what", "connection"},
+                          {"pid", std::to_string(connection.peer().pid)},
+                          {"uid", std::to_string(connection.peer().uid)},
+                          {"why", why}});
+  if (const auto found = session ? sessions_.find(*session) : sessions_.end();
+      found != sessions_.end() && found->second.connection == id) {
+    found->second.connection = {};
+    sink_.event(events::HungUp{*session});
   }
   // After everything on the stack that may still use it.
   loop_.post([this, id] { connections_.erase(id.value); });

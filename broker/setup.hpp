@@ -43,6 +43,8 @@ struct CoreSetup {
   std::int64_t fill_patience_ns = 5'000'000'000;
   // Names this broker's incarnation; grants carry it.
   std::uint64_t epoch = 1;
+  // Not empty: start closed for this reason, all of the pool unknown (F17: a journal that cannot be read).
+  std::string closed;
   // Recount everything after each event. For tests and debug builds: O(chunks) per event.
   bool check_every_event = false;
 };

@@ -1,16 +1,24 @@
 #include "broker/shell.hpp"
 
+#include <sys/resource.h>
+
 #include <algorithm>
 #include <chrono>
 #include <csignal>
+#include <cstdio>
+#include <unordered_set>
 
+#include "broker/book.hpp"
 #include "broker/log.hpp"
 #include "shm/fault_point.hpp"
 
 namespace apportion {
 namespace {
 
-constexpr std::chrono::milliseconds kTick{50};
+// While the device's word is awaited: soon at first, and then at leisure (a forked child may hold memory for
+// days).
+constexpr std::chrono::milliseconds kFirstTick{50};
+constexpr std::chrono::milliseconds kLongestTick{250};
 
 SteadyNs now() {
   const auto since = std::chrono::steady_clock::now().time_since_epoch();
@@ -27,22 +35,14 @@ void in_slices(const std::vector<ChunkId>& ids, std::size_t size, Each&& each) {
   }
 }
 
-Errc code_of(Refusal::Rule rule) {
-  switch (rule) {
-    case Refusal::Rule::malformed:
-      return Errc::invalid;
-    case Refusal::Rule::device_full:
-      return Errc::out_of_memory;
-    case Refusal::Rule::send_failed:
-      return Errc::driver;
-    case Refusal::Rule::closed:
-      return Errc::busy;
-    case Refusal::Rule::limit:
-    case Refusal::Rule::uncovered:
-    case Refusal::Rule::burst:
-      return Errc::quota;
-  }
-  return Errc::quota;
+// F30: what the limit of open files leaves when every chunk's descriptor is on its way to a client at once.
+std::size_t most_connections(const LoadReport& load) {
+  constexpr std::size_t kOthers = 192;  // the loop, pages, libraries, one message's worth to the keeper
+  constexpr std::size_t kLeast = 8;
+  rlimit limit{};
+  getrlimit(RLIMIT_NOFILE, &limit);
+  const std::size_t needed = load.pool_chunks + kOthers;
+  return limit.rlim_cur < needed ? kLeast : std::max(kLeast, (limit.rlim_cur - needed) / Server::kFdsEach);
 }
 
 std::vector<std::string> names_of(const std::vector<JobRule>& jobs) {
@@ -61,7 +61,7 @@ Shell::Shell(Loop& loop, ShellParts parts, const Device& device, const DeviceMon
       journal_(journal),
       keeper_(keeper),
       core_(parts_.setup, journal),
-      server_(loop, listening_socket, *this),
+      server_(loop, listening_socket, {most_connections(parts_.load), journal.shape().chunk_slots}, *this),
       pool_(device, monitor, [this](std::function<void()> job) { loop_.post(std::move(job)); }),
       started_ns_(now().value) {}
 
@@ -80,63 +80,89 @@ Status Shell::open() {
 }
 
 int Shell::run() {
-  loop_.on_stop_signal([this](int signal) {
+  loop_.on_signals({SIGTERM, SIGINT, SIGHUP}, [this](int signal) {
+    if (signal == SIGHUP)
+      return log::warning("config", {{"warning", "reloading comes with a later version: nothing has changed"},
+                                     {"remedy", "restart apportiond when its jobs are done"}});
     log::info("stopping", {{"signal", std::to_string(signal)}});
     loop_.stop();
   });
-  keeper_.watch([](const std::string& why) {
-    // F51: a new keeper is started by the recovery that comes with a later version. Until then the broker
-    // serves on.
-    log::error("lost",
-               {{"what", "keeper"}, {"why", why}, {"remedy", "restart apportiond when its jobs are done"}});
-  });
+  // At rest the keeper's pings are all that wakes the broker; each brings a reading of the device, the
+  // baseline that deaths are measured against (graveyard.hpp).
+  Status watched =
+      keeper_.watch([this](const std::string& why) { keeper_lost(why); }, [this] { read_room(); });
+  if (!watched.ok()) {
+    fatal(watched.error());
+    return exit_code_;
+  }
   Actions actions;
   core_.start(now(), actions);
-  handling_ = true;
-  for (const Action& action : actions)
-    carry_out(action);
-  handling_ = false;
-  keep_ticking();
+  perform(actions);
+  work_off();
   loop_.run();
   return exit_code_;
 }
 
+// F51. A new keeper, started by the living broker, comes with crash recovery; until then the broker serves
+// on, and only its own crash would cost memory. Before it was ready nobody depends on it.
+void Shell::keeper_lost(const std::string& why) {
+  if (!core_.ready()) return fatal({Errc::disconnected, "the keeper is gone (" + why + ")"});
+  parts_.facts.keeper_pid = 0;
+  log::error("lost", {{"what", "keeper"},
+                      {"why", why},
+                      {"remedy",
+                       "restart apportiond when its jobs are done: until then a crash of the broker "
+                       "loses what it knows"}});
+}
+
 // Events that come up while actions are carried out wait their turn: the core sees one at a time.
 void Shell::event(const Event& event) {
+  if (!std::holds_alternative<events::Tick>(event) && !std::holds_alternative<events::DeviceRoom>(event))
+    hurry_ = true;
   events_.push_back(event);
-  if (handling_) return;
+  if (!handling_) work_off();
+}
+
+void Shell::perform(const Actions& actions) {
   handling_ = true;
+  for (const Action& action : actions)
+    carry_out(action);
+  handling_ = false;
+}
+
+void Shell::work_off() {
   while (!events_.empty()) {
     const Event next = std::move(events_.front());
     events_.pop_front();
     Actions actions;
     core_.handle(next, actions);
     APPORTION_FAULT_POINT("core.after_handle");
-    for (const Action& action : actions)
-      carry_out(action);
+    perform(actions);
   }
-  handling_ = false;
   keep_ticking();
 }
 
 void Shell::keep_ticking() {
-  if (tick_ || !core_.wants_tick()) return;
-  tick_ = loop_.after(kTick, [this] {
+  const bool hurry = std::exchange(hurry_, false) || tick_delay_.count() == 0;
+  if (!core_.wants_tick()) return tick_.reset();
+  if (tick_ && (!hurry || tick_delay_ == kFirstTick)) return;
+  tick_delay_ = hurry ? kFirstTick : std::min(tick_delay_ * 2, kLongestTick);
+  tick_ = loop_.after(tick_delay_, [this] {
     tick_.reset();
     event(events::Tick{now()});
   });
 }
 
-Bytes Shell::charged(SessionId session) const {
-  for (const SessionRecord& record : core_.ledger().sessions)
-    if (record.id == session.value) return Bytes{record.charged};
-  return {};
-}
+// --- status, and the readings of the device
 
 void Shell::status_wanted(ConnectionId from, const wire::StatusRequest& request) {
-  pool_.read_room([this, from, request](Pool::Room room) {
-    ClientConnection* connection = server_.find(from);
-    if (connection == nullptr) return;
+  askers_.push_back({from, request});
+  if (askers_.size() == 1) answer_askers();
+}
+
+// One reading answers all who had asked before it began: many readers cost no more than one.
+void Shell::answer_askers() {
+  pool_.read_room(Pool::Labels::yes, [this, count = askers_.size()](const Pool::Room& room) {
     room_read(room);
     StatusFacts facts = parts_.facts;
     facts.note = core_.closed();
@@ -147,56 +173,29 @@ void Shell::status_wanted(ConnectionId from, const wire::StatusRequest& request)
     std::vector<JobCounters> counters;
     for (std::uint32_t job = 0; job < core_.job_count(); ++job)
       counters.push_back(core_.counters({job}));
-    send_status(facts, snapshot, *publisher_, counters, holders, request,
-                [connection](std::span<const std::byte> row) { connection->send(row); });
+    const std::vector<Asker> answered(askers_.begin(), askers_.begin() + static_cast<std::ptrdiff_t>(count));
+    askers_.erase(askers_.begin(), askers_.begin() + static_cast<std::ptrdiff_t>(count));
+    for (const Asker& asker : answered) {
+      ClientConnection* connection = server_.find(asker.from);
+      if (connection == nullptr) continue;
+      send_status(facts, snapshot, *publisher_, counters, holders, asker.request,
+                  [connection](std::span<const std::byte> row) { connection->send(row); });
+      connection->resume();
+    }
+    if (!askers_.empty()) answer_askers();
+  });
+}
+
+void Shell::read_room() {
+  if (std::exchange(reading_room_, true)) return;  // the worker is busy: the next one will do
+  pool_.read_room(Pool::Labels::no, [this](const Pool::Room& room) {
+    reading_room_ = false;
+    room_read(room);
   });
 }
 
 void Shell::carry_out(const Action& action) {
   std::visit([this](const auto& each) { on(each); }, action);
-}
-
-void Shell::on(const actions::Welcome& action) {
-  ClientConnection* connection = server_.find(action.connection);
-  const bool bound = connection != nullptr && server_.bind(action.connection, action.session);
-  if (!bound) return event(events::HungUp{action.session});
-  Result<int> report = publisher_->add_session(action.session);
-  if (!report.ok()) return fatal(report.error());
-  auto welcome = wire::make<wire::Welcome>(connection->hello_request, action.epoch);
-  const JobFigures job = core_.job_page(action.job);
-  const JobConfig& config = parts_.config.jobs[action.job.value];
-  welcome.token = action.token;
-  welcome.session_id = action.session.value;
-  welcome.pool_bytes = parts_.load.pool.value;
-  welcome.chunk_bytes = action.chunk.value;
-  welcome.device_total_bytes = parts_.load.device.total.value;
-  welcome.guarantee_bytes = job.guarantee;
-  welcome.in_force_bytes = job.in_force;
-  welcome.covered_bytes = job.covered;
-  welcome.limit_bytes = job.limit;
-  welcome.used_bytes = job.used;
-  welcome.told_total_bytes = action.told_total.value;
-  welcome.wait_ms = static_cast<std::uint64_t>(config.wait.count());
-  welcome.layouts = {
-      kLedgerMajor, kLedgerMinor, kJobPageMajor, kJobPageMinor, kReportPageMajor, kReportPageMinor, 0};
-  welcome.flags = (parts_.facts.simulated ? wire::Welcome::kSimulated : 0U) |
-                  (action.resumed ? wire::Welcome::kReattached : 0U);
-  welcome.broker_pid = static_cast<std::uint32_t>(getpid());
-  welcome.job = wire::Text<64>(config.name);
-  welcome.device_uuid = wire::Text<48>(parts_.facts.device_uuid);
-  welcome.device_name = wire::Text<96>(parts_.facts.device_name);
-  if (parts_.facts.simulated) {
-    welcome.driver_path = wire::Text<512>(parts_.driver_path);
-    welcome.cudasim_dir = wire::Text<512>(parts_.cudasim_dir);
-  }
-  const int fds[] = {publisher_->ledger_fd(), publisher_->job_page_fd(action.job), *report};
-  APPORTION_FAULT_POINT("welcome.before_send");
-  connection->send_borrowed(wire::bytes_of(welcome), fds);
-}
-
-void Shell::on(const actions::RefuseHello& action) {
-  if (ClientConnection* connection = server_.find(action.connection))
-    server_.refuse(*connection, connection->hello_request, wire::Type::hello, action.error);
 }
 
 void Shell::on(const actions::MakeChunk& action) {
@@ -218,7 +217,7 @@ void Shell::on(const actions::KeeperPut& action) {
     pool_.export_fds(ids, [this, ids](Result<std::vector<Fd>> fds) {
       if (!fds.ok()) return unmake_unkept(ids, fds.error());
       keeper_.put(ids, *std::move(fds), [this, ids](const Status& kept) {
-        if (!kept.ok()) return fatal(kept.error());
+        if (!kept.ok()) return unmake_unkept(ids, kept.error());
         event(events::KeeperAcked{events::KeeperAcked::What::put, ids});
       });
     });
@@ -244,69 +243,6 @@ void Shell::on(const actions::KeeperDel& action) {
   });
 }
 
-void Shell::on(const actions::SendGrant& action) {
-  pool_.export_fds(action.ids, [this, action](Result<std::vector<Fd>> fds) {
-    if (!fds.ok())
-      return event(events::GrantUnsent{action.session, action.request, action.ids, fds.error().message});
-    send_grant(action, *std::move(fds));
-  });
-}
-
-void Shell::send_grant(const actions::SendGrant& grant, std::vector<Fd> fds) {
-  ClientConnection* connection = server_.connection_of(grant.session);
-  if (connection == nullptr)
-    return event(events::GrantUnsent{grant.session, grant.request, grant.ids, "the client hung up"});
-  // The chunks of one grant are of one size.
-  const std::uint64_t each = grant.bytes.value / grant.ids.size();
-  wire::for_each_part<wire::Grant>(
-      grant.ids.size(), wire::kMaxGrantChunks, grant.request.value, grant.epoch,
-      [&](wire::Grant& message, std::size_t first, std::size_t count) {
-        std::vector<Fd> part_fds;
-        ClientConnection::GrantPart part{grant.session, grant.request, {}};
-        for (std::size_t i = 0; i < count; ++i) {
-          const ChunkId id = grant.ids[first + i];
-          message.entries[i] = {.chunk_id = id.value, .bytes = each};
-          part_fds.push_back(std::move(fds[first + i]));
-          part.ids.push_back(id);
-        }
-        message.part.flags = message.part.part + 1 == message.part.parts ? wire::kLast : 0;
-        connection->send(wire::bytes_of(message), std::move(part_fds), std::move(part));
-      });
-}
-
-void Shell::on(const actions::SendRefusal& action) {
-  ClientConnection* connection = server_.connection_of(action.session);
-  if (connection == nullptr) return;
-  const Refusal& refusal = action.refusal;
-  auto message = wire::make<wire::Refusal>(action.request.value, parts_.setup.epoch);
-  message.code = static_cast<std::uint32_t>(code_of(refusal.rule));
-  message.asked_bytes = refusal.asked.value;
-  message.used_bytes = refusal.used.value;
-  message.guarantee_bytes = refusal.guarantee.value;
-  message.covered_bytes = refusal.covered.value;
-  message.limit_bytes = refusal.limit.value;
-  message.headroom_bytes = refusal.headroom.value;
-  message.free_bytes = refusal.free.value;
-  message.text.set(refusal.reason);
-  connection->send(wire::bytes_of(message));
-}
-
-void Shell::on(const actions::SendReleased& action) {
-  ClientConnection* connection = server_.connection_of(action.session);
-  if (connection == nullptr) return;
-  auto message = wire::make<wire::Released>(action.request.value, parts_.setup.epoch);
-  message.bytes = action.bytes.value;
-  message.chunks = static_cast<std::uint32_t>(action.bytes / parts_.setup.chunk);
-  message.unknown = static_cast<std::uint32_t>(action.unknown.size());
-  APPORTION_FAULT_POINT("released.before_send");
-  connection->send(wire::bytes_of(message));
-}
-
-void Shell::on(const actions::EndSession& action) {
-  publisher_->remove_session(action.session);
-  server_.end(action.session, action.why, parts_.setup.epoch);
-}
-
 void Shell::on(const actions::PublishJob& action) {
   publisher_->publish_job(action.job, action.figures);
 }
@@ -315,18 +251,27 @@ void Shell::on(const actions::PublishLedger&) {
 }
 
 void Shell::on(const actions::AskDeviceRoom&) {
-  pool_.read_room([this](const Pool::Room& room) { room_read(room); });
+  read_room();
 }
 
 void Shell::room_read(const Pool::Room& room) {
-  if (!room.memory.ok())
-    return log::error("lost", {{"what", "reading of the device"}, {"why", room.memory.error().message}});
-  std::optional<Bytes> foreign;
-  for (const DeviceProcess& process : room.processes) {
-    if (process.pid == getpid()) continue;
-    if (process.used) foreign = foreign.value_or(Bytes{}) + *process.used;
+  if (!room.memory.ok()) {
+    if (!std::exchange(room_unreadable_, true))
+      log::error("lost", {{"what", "reading of the device"}, {"why", room.memory.error().message}});
+    return;
   }
-  event(events::DeviceRoom{room.memory->free, room.memory->total, foreign, {room.read_at_ns}});
+  room_unreadable_ = false;
+  std::unordered_set<pid_t> clients;
+  for (const BookedSession& session : core_.book().session_slots())
+    if (session.state != SessionPhase::vacant) clients.insert(session.pid);
+  std::optional<Bytes> foreign;
+  Bytes of_clients;
+  for (const DeviceProcess& process : room.processes) {
+    if (process.pid == getpid() || !process.used) continue;
+    foreign = foreign.value_or(Bytes{}) + *process.used;
+    if (clients.contains(process.pid)) of_clients += *process.used;
+  }
+  event(events::DeviceRoom{room.memory->free, room.memory->total, foreign, {room.read_at_ns}, of_clients});
 }
 
 void Shell::on(const actions::Ready&) {
@@ -341,12 +286,20 @@ void Shell::on(const actions::Ready&) {
                       {"socket", parts_.facts.socket}});
 }
 
+// The pool cannot be made: whoever has the device is the first thing to know.
 void Shell::on(const actions::Fatal& action) {
-  fatal(action.error);
+  pool_.read_room(Pool::Labels::yes, [this, error = action.error](const Pool::Room& room) {
+    fatal({error.code, error.message + others_on(room)});
+  });
 }
 
 void Shell::fatal(const Error& error) {
-  log::error("fatal", {{"code", to_text(error.code)}, {"why", error.message}});
+  // Before it was ready somebody waits at the terminal, and the log may be off.
+  if (core_.ready()) {
+    log::error("fatal", {{"code", to_text(error.code)}, {"why", error.message}});
+  } else if (exit_code_ == 0) {
+    std::fprintf(stderr, "apportiond: %s\n", error.message.c_str());
+  }
   exit_code_ = 1;
   loop_.stop();
 }

@@ -5,10 +5,12 @@
 // Never: changes the book. It knows sockets, driver threads and clocks, so that the core need not.
 #pragma once
 
+#include <chrono>
 #include <deque>
 #include <memory>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "broker/core.hpp"
 #include "broker/journal.hpp"
@@ -49,8 +51,9 @@ class Shell final : private Server::Sink {
  private:
   void event(const Event& event) override;
   void status_wanted(ConnectionId from, const wire::StatusRequest& request) override;
-  [[nodiscard]] Bytes charged(SessionId session) const override;
 
+  void perform(const Actions& actions);
+  void work_off();
   void carry_out(const Action& action);
   void on(const actions::Welcome& action);
   void on(const actions::RefuseHello& action);
@@ -69,9 +72,13 @@ class Shell final : private Server::Sink {
   void on(const actions::Fatal& action);
   void on(const actions::Log& action);
 
-  void send_grant(const actions::SendGrant& grant, std::vector<Fd> fds);
+  void withdraw(const actions::Welcome& welcome);
   void unmake_unkept(const std::vector<ChunkId>& ids, const Error& why);
+  void refuse_hello(ClientConnection& connection, const Error& error);
+  void read_room();
   void room_read(const Pool::Room& room);
+  void answer_askers();
+  void keeper_lost(const std::string& why);
   void fatal(const Error& error);
   void keep_ticking();
 
@@ -86,7 +93,16 @@ class Shell final : private Server::Sink {
 
   std::deque<Event> events_;
   bool handling_ = false;
+  bool reading_room_ = false;
+  bool room_unreadable_ = false;  // said once
+  struct Asker {
+    ConnectionId from;
+    wire::StatusRequest request;
+  };
+  std::vector<Asker> askers_;  // of STATUS, waiting for a reading
   std::unique_ptr<Loop::Watch> tick_;
+  std::chrono::milliseconds tick_delay_{};
+  bool hurry_ = false;  // something happened that may matter to what the ticks wait for
   std::int64_t started_ns_ = 0;
   int exit_code_ = 0;
 };

@@ -1,13 +1,17 @@
 #include "broker/start.hpp"
 
+#include <sys/prctl.h>
 #include <sys/resource.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
+#include <csignal>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
 
 #include "broker/device_lock.hpp"
+#include "broker/journal_image.hpp"
 #include "broker/log.hpp"
 #include "broker/shell.hpp"
 #include "config/find.hpp"
@@ -79,7 +83,8 @@ std::array<std::uint64_t, 2> uuid_words(const std::string& uuid) {
   return words;
 }
 
-Result<Journal> make_journal(KeeperLink& keeper, const JournalShape& shape, Opened& opened) {
+// Kept by the keeper, where there is one to keep it.
+Result<Journal> make_journal(KeeperLink* keeper, const JournalShape& shape, Opened& opened) {
   const Bytes bytes = round_up(Bytes{shape.bytes()}, 4_KiB);
   Result<Fd> memfd = make_memfd("apportion-journal", bytes);
   if (!memfd.ok()) return memfd.error();
@@ -90,18 +95,46 @@ Result<Journal> make_journal(KeeperLink& keeper, const JournalShape& shape, Open
   Result<Journal> journal =
       Journal::format({static_cast<std::byte*>(opened.journal_pages.data()), bytes.value}, shape);
   if (!journal.ok()) return journal.error();
-  if (Status kept = keeper.put_now(wire::KeptKind::journal, bytes, opened.journal_fd.get()); !kept.ok())
+  if (keeper == nullptr) return journal;
+  if (Status kept = keeper->put_now(wire::KeptKind::journal, bytes, opened.journal_fd.get()); !kept.ok())
     return kept.error();
   return journal;
 }
 
 Result<Journal> adopt_journal(KeeperLink::Inheritance& kept, Opened& opened) {
+  if (!kept.journal) return Error{Errc::protocol, "no journal was kept"};
   Result<PageMapping> pages =
       PageMapping::map(kept.journal.get(), kept.journal_bytes, PageMapping::Access::read_write);
   if (!pages.ok()) return pages.error();
+  Result<Journal> journal = Journal::open({static_cast<std::byte*>(pages->data()), kept.journal_bytes.value});
+  if (!journal.ok()) return journal.error();
   opened.journal_pages = *std::move(pages);
   opened.journal_fd = std::move(kept.journal);
-  return Journal::open({static_cast<std::byte*>(opened.journal_pages.data()), kept.journal_bytes.value});
+  return journal;
+}
+
+// What a predecessor left; a new journal where there is none. `closed` says why nothing may be granted, where
+// the journal itself cannot say it.
+Result<Journal> find_journal(KeeperLink& keeper, KeeperLink::Inheritance& kept, const JournalShape& shape,
+                             Opened& opened, std::string& closed) {
+  if (!kept.journal && kept.chunks == 0) return make_journal(&keeper, shape, opened);
+  Result<Journal> journal = adopt_journal(kept, opened);
+  if (!journal.ok()) {
+    // F17, F19: what is leased is unknown. The keeper keeps the old journal: this one is for us alone.
+    closed = "what an earlier broker left cannot be read (" + journal.error().message +
+             "): end its clients (" + std::to_string(kept.chunks) +
+             " chunks are kept), then start apportiond with a new keeper";
+    return make_journal(nullptr, shape, opened);
+  }
+  // The device is what the keeper's lock is for; another one needs another keeper.
+  if (journal->shape().device_uuid != shape.device_uuid)
+    return Error{Errc::invalid,
+                 "the config names another device than the one that this keeper keeps memory of: end its "
+                 "clients, then start apportiond with a new keeper, or name the old device again"};
+  // Nothing is leased: a changed pool may start with a new journal. One with leases is the core's to judge.
+  const Result<JournalImage> image = read_journal(journal->memory());
+  if (image.ok() && image->empty() && journal->shape() != shape) return make_journal(&keeper, shape, opened);
+  return journal;
 }
 
 // Lock before memory, and both to the keeper, so that they outlive this process.
@@ -113,7 +146,7 @@ Status lock_and_listen(KeeperLink& keeper, KeeperLink::Inheritance& kept, const 
   if (kept.device_lock && kept.listening_socket) {
     opened.lock = std::move(kept.device_lock);
     opened.listening = std::move(kept.listening_socket);
-    return Done{};
+    return own_lock(opened.lock);
   }
   Result<Fd> lock = lock_device(uuid);
   if (!lock.ok()) return lock.error();
@@ -154,13 +187,14 @@ int serve(Loop& loop, KeeperLink& keeper, Config config, std::uint32_t restarts)
     return refuse(locked.error());
   JournalShape shape = JournalShape::for_pool(load.pool, load.chunk, description.granularity);
   shape.device_uuid = uuid_words(description.uuid);
-  Result<Journal> journal =
-      kept->journal ? adopt_journal(*kept, opened) : make_journal(keeper, shape, opened);
+  std::string closed;
+  Result<Journal> journal = find_journal(keeper, *kept, shape, opened, closed);
   if (!journal.ok()) return refuse(journal.error());
 
   ShellParts parts;
   parts.setup = core_setup(config, load, 1 + restarts);
   parts.setup.granularity = description.granularity;
+  parts.setup.closed = std::move(closed);
   parts.facts = {.device_uuid = description.uuid,
                  .device_name = description.name,
                  .socket = opened.socket_path,
@@ -190,6 +224,12 @@ int serve(Loop& loop, KeeperLink& keeper, Config config, std::uint32_t restarts)
 }  // namespace
 
 int run_broker(BrokerOptions options) {
+  // The keeper starts us as /proc/self/exe: for people and for ps it is apportiond.
+  prctl(PR_SET_NAME, "apportiond");
+  // A log reader that went away, and a reload or a lost terminal before there is a loop, end nobody.
+  for (const int signal : {SIGPIPE, SIGHUP})
+    std::signal(signal, SIG_IGN);
+  umask(022);  // the socket's folders are for all users, whatever umask we were started with
   log::open("broker");
   Result<Config> config = find_and_read(options.config);
   if (!config.ok()) return refuse(config.error());

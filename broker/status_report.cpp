@@ -3,26 +3,9 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <fstream>
 
 namespace apportion {
 namespace {
-
-std::string process_name(std::uint32_t pid) {
-  std::ifstream comm("/proc/" + std::to_string(pid) + "/comm");
-  std::string name;
-  std::getline(comm, name);
-  return name;
-}
-
-std::uint32_t process_uid(std::uint32_t pid) {
-  std::ifstream status("/proc/" + std::to_string(pid) + "/status");
-  for (std::string word; status >> word;) {
-    std::uint32_t uid = 0;
-    if (word == "Uid:" && status >> uid) return uid;
-  }
-  return 0;
-}
 
 template <typename M, typename Rows>
 void send_list(const Rows& rows, std::size_t capacity, std::uint64_t request, std::uint64_t epoch,
@@ -65,7 +48,8 @@ std::vector<wire::HolderRow> holder_rows(const LedgerSnapshot& snapshot, const P
   Bytes listed = reserved;
   Bytes others;
   const auto self = static_cast<std::uint32_t>(getpid());
-  for (const DeviceProcess& process : room.processes) {
+  for (std::size_t i = 0; i < room.processes.size(); ++i) {
+    const DeviceProcess& process = room.processes[i];
     const auto pid = static_cast<std::uint32_t>(process.pid);
     const Bytes used = process.used.value_or(Bytes{});
     if (pid == self) {
@@ -77,8 +61,11 @@ std::vector<wire::HolderRow> holder_rows(const LedgerSnapshot& snapshot, const P
     wire::HolderRow row;
     row.bytes = used.value;
     row.pid = pid;
-    row.uid = process_uid(pid);
-    row.name = wire::Text<64>(process_name(pid));
+    row.uid = kUnknownUid;
+    if (i < room.labels.size()) {
+      row.uid = room.labels[i].uid;
+      row.name = wire::Text<64>(room.labels[i].name);
+    }
     row.kind = static_cast<std::uint32_t>(wire::HolderKind::foreign);
     if (session != snapshot.sessions.end()) {
       row.kind = static_cast<std::uint32_t>(wire::HolderKind::context);
@@ -95,6 +82,25 @@ std::vector<wire::HolderRow> holder_rows(const LedgerSnapshot& snapshot, const P
     rows.push_back(rest);
   }
   return rows;
+}
+
+std::string others_on(const Pool::Room& room) {
+  constexpr std::size_t kNamed = 4;
+  std::vector<std::pair<Bytes, std::string>> others;
+  for (std::size_t i = 0; i < room.processes.size() && i < room.labels.size(); ++i) {
+    const DeviceProcess& process = room.processes[i];
+    if (process.pid == getpid()) continue;
+    const ProcessLabel& label = room.labels[i];
+    const std::string uid = label.uid == kUnknownUid ? "" : ", uid " + std::to_string(label.uid);
+    others.emplace_back(
+        process.used.value_or(Bytes{}),
+        (label.name.empty() ? "a process" : label.name) + " (pid " + std::to_string(process.pid) + uid + ")");
+  }
+  std::sort(others.begin(), others.end(), std::greater<>());
+  std::string text;
+  for (std::size_t i = 0; i < others.size() && i < kNamed; ++i)
+    text += (i == 0 ? "; on the device now: " : ", ") + to_text(others[i].first) + " of " + others[i].second;
+  return text;
 }
 
 void send_status(const StatusFacts& facts, const LedgerSnapshot& snapshot, const Publisher& pages,

@@ -1,7 +1,7 @@
 // Answers STATUS_REQUEST: the ledger's records, and who else is on the device.
 //
-// Promises: the rows of one answer are of one moment of the book. Never: asks the driver; the reading of the
-// device is given. Pure but for /proc, where the names of foreign processes come from.
+// Promises: the rows of one answer are of one moment of the book. Never: asks the driver or /proc; the
+// reading of the device is given. Pure.
 #pragma once
 
 #include <cstdint>
@@ -36,6 +36,10 @@ struct StatusFacts {
 // one is foreign; what no process accounts for is the rest.
 [[nodiscard]] std::vector<wire::HolderRow> holder_rows(const LedgerSnapshot& snapshot, const Pool::Room& room,
                                                        Bytes reserved);
+
+// "; on the device now: 30 GiB of python (pid 12, uid 1000)", largest first, at most four; empty where nobody
+// but us is known.
+[[nodiscard]] std::string others_on(const Pool::Room& room);
 
 using SendRow = std::function<void(std::span<const std::byte>)>;
 // `counters`: one for each of snapshot.jobs.

@@ -151,6 +151,7 @@ void Stock::handle(const events::ChunkUnmade& event, Actions& /*out*/) {
   if (chunk.state == ChunkState::zombie) {
     graveyard_.add(event.id, chunk.lessee, chunk.bytes, event.now);
   } else {
+    graveyard_.unmade(event.now);
     book_.unmade(event.id);
   }
 }
@@ -182,7 +183,9 @@ void Stock::handle(const events::DeviceRoom& event, Actions& out) {
   }
   if (settled.value != 0) {
     out.emplace_back(
-        actions::Log{actions::Log::Level::info, "settled", {{"bytes", std::to_string(settled.value)}}});
+        actions::Log{actions::Log::Level::info,
+                     "recovered",
+                     {{"what", "memory of dead clients"}, {"bytes", std::to_string(settled.value)}}});
   }
 }
 

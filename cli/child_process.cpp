@@ -12,6 +12,7 @@
 #include <csignal>
 #include <cstring>
 
+#include "cli/interrupt.hpp"
 #include "shm/peer.hpp"
 
 namespace apportion {
@@ -38,13 +39,13 @@ std::vector<char*> pointers(std::vector<std::string>& words) {
   return out;
 }
 
-// True where `fd` became readable before the deadline.
-bool wait_readable(int fd, Clock::time_point deadline) {
+// True where `fd` became readable before the deadline, and before `or_fd` did (-1: none).
+bool wait_readable(int fd, Clock::time_point deadline, int or_fd = -1) {
   while (true) {
     const auto left = std::chrono::duration_cast<std::chrono::milliseconds>(deadline - Clock::now()).count();
-    pollfd polled{fd, POLLIN, 0};
-    const int ready = poll(&polled, 1, static_cast<int>(std::max<long long>(left, 0)));
-    if (ready > 0) return true;
+    std::array<pollfd, 2> polled{pollfd{fd, POLLIN, 0}, pollfd{or_fd, POLLIN, 0}};
+    const int ready = poll(polled.data(), polled.size(), static_cast<int>(std::max<long long>(left, 0)));
+    if (ready > 0) return polled[1].revents == 0;
     if (ready == 0 || errno != EINTR) return false;
   }
 }
@@ -132,10 +133,14 @@ Result<std::string> ChildProcess::line(Clock::time_point deadline) {
       buffer_.erase(0, end + 1);
       return line;
     }
-    if (!wait_readable(output_.get(), deadline))
-      return Error{Errc::timed_out, "process " + std::to_string(pid_) + " said nothing in time"};
+    if (!wait_readable(output_.get(), deadline, interrupt_fd()))
+      return interrupted()
+                 ? Error{Errc::system, "interrupted"}
+                 : Error{Errc::timed_out, "process " + std::to_string(pid_) + " said nothing in time"};
     std::array<char, 4096> chunk{};
     const ssize_t got = read(output_.get(), chunk.data(), chunk.size());
+    // Ctrl-C goes to all of a terminal's processes: those we started may end before we look.
+    if (got <= 0 && interrupted()) return Error{Errc::system, "interrupted"};
     if (got <= 0) return Error{Errc::disconnected, "process " + std::to_string(pid_) + " ended early"};
     buffer_.append(chunk.data(), static_cast<std::size_t>(got));
   }

@@ -32,7 +32,8 @@ class ChildProcess {
   // One byte to its standard input.
   [[nodiscard]] Status poke();
   void close_input() { input_.reset(); }
-  // Its next line of output, without the newline. Errc::timed_out; Errc::disconnected where it ended.
+  // Its next line of output, without the newline. Errc::timed_out; Errc::disconnected where it ended;
+  // Errc::system where the user interrupts (cli/interrupt.hpp).
   [[nodiscard]] Result<std::string> line(std::chrono::steady_clock::time_point deadline);
   void signal(int number) const;
   // Exit status (128 + signal). Errc::timed_out.

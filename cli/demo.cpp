@@ -8,6 +8,7 @@
 #include <set>
 
 #include "cli/demo_stage.hpp"
+#include "cli/interrupt.hpp"
 #include "cli/programs.hpp"
 #include "shm/device_name.hpp"
 
@@ -137,9 +138,14 @@ std::vector<std::vector<std::size_t>> orders_of(const DemoOptions& options) {
   return orders;
 }
 
+Start start_of(const DemoStage& stage, const DemoOptions& options) {
+  return {{"--device", options.device, "--first-request", std::to_string(stage.first_request().value)},
+          stage.variables()};
+}
+
 Result<std::vector<Racer>> race_bare(DemoStage& stage, const DemoOptions& options,
                                      const std::vector<std::size_t>& order) {
-  std::vector<Start> starts(options.clients, {{"--device", options.device}, stage.variables()});
+  std::vector<Start> starts(options.clients, start_of(stage, options));
   Result<Race> race = Race::start(starts);
   if (!race.ok()) return race.error();
   if (Status released = race->release_together(order); !released.ok()) return released.error();
@@ -158,7 +164,8 @@ Result<std::vector<Racer>> race_leased(DemoStage& stage, const DemoOptions& opti
                                        std::optional<std::uint64_t>& overlap) {
   std::vector<Start> starts;
   for (unsigned i = 0; i < options.clients; ++i) {
-    Start start{{"--device", options.device, "--job", stage.jobs()[i].name}, stage.variables()};
+    Start start = start_of(stage, options);
+    start.arguments.insert(start.arguments.end(), {"--job", stage.jobs()[i].name});
     if (options.break_name == "overlap" && i < 2) {
       start.arguments.push_back(i == 0 ? "--pass-chunk-to" : "--take-chunk-from");
       start.arguments.push_back(stage.variables().at("APPORTION_SOCKET") + ".behind");
@@ -201,6 +208,7 @@ Status check(const DemoOptions& options) {
 
 Result<DemoResult> run_demo(const DemoOptions& options) {
   if (Status good = check(options); !good.ok()) return good.error();
+  const CatchInterrupts interrupts;  // before the stage: the stage, gone before it, must end what was started
   Result<DemoStage> stage = DemoStage::set_up(options);
   if (!stage.ok()) return stage.error();
   const std::vector<std::vector<std::size_t>> orders = orders_of(options);

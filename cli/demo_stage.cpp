@@ -1,14 +1,17 @@
 #include "cli/demo_stage.hpp"
 
+#include <algorithm>
 #include <csignal>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
 
+#include "cli/interrupt.hpp"
 #include "cli/programs.hpp"
 #include "cli/race_config.hpp"
 #include "config/load.hpp"
+#include "gpu/device.hpp"
 
 namespace apportion {
 namespace {
@@ -16,6 +19,9 @@ namespace {
 using Clock = std::chrono::steady_clock;
 
 constexpr std::chrono::seconds kPatience{60};
+
+// A context and its libraries, per program; the simulator's is 512 MiB on large devices.
+constexpr Bytes kContextRoom = 640_MiB;
 
 // The jobs of examples/config/race.toml for four clients; for another number as many equal ones.
 Result<Config> config_for(const DemoOptions& options) {
@@ -37,6 +43,13 @@ Result<Config> config_for(const DemoOptions& options) {
   return config;
 }
 
+Result<Bytes> total_of(const DeviceName& name) {
+  if (name.kind == DeviceName::Kind::simulated) return name.simulated_size;
+  Result<Device> device = Device::open(name);
+  if (!device.ok()) return device.error();
+  return device->facts().total;
+}
+
 Status write_file(const std::string& path, const std::string& text) {
   std::ofstream file(path);
   file << text;
@@ -53,6 +66,13 @@ Result<DemoStage> DemoStage::set_up(const DemoOptions& options) {
   if (!config.ok()) return config.error();
   stage.config_ = *std::move(config);
   stage.simulated_ = stage.config_.broker.device.kind == DeviceName::Kind::simulated;
+  Result<Bytes> total = total_of(stage.config_.broker.device);
+  if (!total.ok()) return total.error();
+  // A fifth of an equal part: always below what a guarantee leaves of it, so that a fair share is enough.
+  stage.first_request_ = std::min(4_GiB, round_down(Bytes{total->value / (5ULL * options.clients)}, 2_MiB));
+  // Many programs need more room for their contexts than a broker keeps by itself.
+  const Bytes contexts = kContextRoom * options.clients;
+  if (contexts > automatic_overhead({.total = *total})) stage.config_.broker.overhead = contexts;
   std::string name = stage.simulated_ ? "/dev/shm/apportion-demo-XXXXXX" : "/tmp/apportion-demo-XXXXXX";
   if (mkdtemp(name.data()) == nullptr) return system_error("cannot make a folder " + name, errno);
   stage.folder_ = name;
@@ -67,6 +87,7 @@ DemoStage::DemoStage(DemoStage&& other) noexcept
     : folder_(std::exchange(other.folder_, {})),
       config_(std::move(other.config_)),
       simulated_(other.simulated_),
+      first_request_(other.first_request_),
       devices_made_(other.devices_made_),
       variables_(std::move(other.variables_)),
       broker_(std::move(other.broker_)) {}
@@ -96,6 +117,7 @@ Status DemoStage::start_broker() {
   // It answers once its pool is filled. Its own error line is on standard error already.
   const auto deadline = Clock::now() + kPatience;
   while (Clock::now() < deadline) {
+    if (interrupted()) return Error{Errc::system, "interrupted"};
     if (status().ok()) return Done{};
     if (Result<int> ended = broker_->wait(Clock::now() + std::chrono::milliseconds(20)); ended.ok()) {
       broker_.reset();

@@ -34,6 +34,8 @@ class DemoStage {
   // Bytes mapped by two programs at once, by the simulator's census of /proc; none on a real device.
   [[nodiscard]] Result<std::optional<std::uint64_t>> overlap() const;
   [[nodiscard]] bool simulated() const { return simulated_; }
+  // What a program's first operation needs: 4 GiB for four on 80 GiB, less where each has less.
+  [[nodiscard]] Bytes first_request() const { return first_request_; }
 
  private:
   DemoStage() = default;
@@ -41,6 +43,7 @@ class DemoStage {
   std::string folder_;
   Config config_;
   bool simulated_ = false;
+  Bytes first_request_;
   unsigned devices_made_ = 0;
   std::map<std::string, std::string> variables_;
   std::optional<ChildProcess> broker_;

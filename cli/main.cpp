@@ -1,7 +1,4 @@
 // apportion: the command line. Each verb is a function of its own file.
-#include <fcntl.h>
-#include <unistd.h>
-
 #include <CLI/CLI.hpp>
 #include <cstdio>
 #include <sstream>
@@ -15,6 +12,7 @@
 #include "cli/status_text.hpp"
 #include "config/nearest.hpp"
 #include "shm/quote.hpp"
+#include "shm/standard_streams.hpp"
 
 namespace {
 
@@ -26,13 +24,6 @@ constexpr int kWrongUse = 2;
 int fail(const Error& error) {
   std::fprintf(stderr, "apportion: %s\n", error.message.c_str());
   return kFailed;
-}
-
-// A socket or a pipe that gets the number of a closed standard stream would receive what is meant for the
-// terminal. What stands in for it fails as a closed one does.
-void fill_closed_streams() {
-  for (int fd = STDIN_FILENO; fd <= STDERR_FILENO; ++fd)
-    if (fcntl(fd, F_GETFD) < 0) (void)open("/dev/null", fd == STDIN_FILENO ? O_WRONLY : O_RDONLY);
 }
 
 int print(const std::string& text) {

@@ -42,16 +42,18 @@ Status AddressRange::free() {
   return Done{};
 }
 
-Status map_run(const Device& device, CUdeviceptr at, std::span<const Chunk* const> chunks) {
+Status map_run(const Device& device, CUdeviceptr at, std::span<const Chunk* const> chunks, bool* stuck) {
   const DriverTable& driver = device.driver();
   Bytes mapped;
   const auto undo = [&](CUresult failed, const char* call) {
     Error error = driver_error(driver, failed, call);
     if (mapped.value == 0) return error;
     const CUresult r = driver.mem_unmap(at, mapped.value);
-    if (r != CUDA_SUCCESS)
+    if (r != CUDA_SUCCESS) {
+      if (stuck != nullptr) *stuck = true;
       error.message +=
           "; " + to_text(mapped) + " stay mapped: " + driver_error(driver, r, "cuMemUnmap").message;
+    }
     return error;
   };
   for (const Chunk* chunk : chunks) {

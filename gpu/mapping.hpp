@@ -41,8 +41,10 @@ class AddressRange {
 
 // Maps `chunks` one after the other from `at`, then sets read and write access in one call for the whole run
 // (rule 15). The addresses are reserved and not mapped. On an error nothing is mapped; should undoing fail
-// too, the message says so and the addresses must not be used again.
-[[nodiscard]] Status map_run(const Device& device, CUdeviceptr at, std::span<const Chunk* const> chunks);
+// too, the message says so, *stuck (which may be null) becomes true, and the addresses must not be used
+// again.
+[[nodiscard]] Status map_run(const Device& device, CUdeviceptr at, std::span<const Chunk* const> chunks,
+                             bool* stuck = nullptr);
 
 // Unmaps [at, at + size), which covers exactly whole mappings, in one call (rule 17). On an error all are
 // still there.

@@ -44,12 +44,17 @@ Status Event::wait() const {
 Result<bool> is_capturing(const DriverTable& driver, CUstream stream) {
   CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
   const CUresult r = driver.stream_is_capturing(stream, &status);
+  if (r == CUDA_ERROR_STREAM_CAPTURE_IMPLICIT) return true;
   if (r != CUDA_SUCCESS) return driver_error(driver, r, "cuStreamIsCapturing");
   return status != CU_STREAM_CAPTURE_STATUS_NONE;
 }
 
 Status synchronize_context(const DriverTable& driver) {
-  return driver_status(driver, driver.ctx_synchronize(), "cuCtxSynchronize");
+  const CUresult r = driver.ctx_synchronize();
+  if (r >= CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED && r <= CUDA_ERROR_STREAM_CAPTURE_WRONG_THREAD) {
+    return Error{Errc::busy, driver_error(driver, r, "cuCtxSynchronize").message};
+  }
+  return driver_status(driver, r, "cuCtxSynchronize");
 }
 
 }  // namespace apportion

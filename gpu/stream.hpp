@@ -33,12 +33,12 @@ class Event {
   CUevent event_ = nullptr;
 };
 
-// Whether `stream` is being captured into a graph. The legacy stream beside a capturing one answers an error
-// (CUDA_ERROR_STREAM_CAPTURE_IMPLICIT): treat it as capturing.
+// Whether `stream` is being captured into a graph, or is the legacy stream beside a blocking one that is
+// (CUDA_ERROR_STREAM_CAPTURE_IMPLICIT). Error driver: the context is broken (rule 19), or no such stream.
 [[nodiscard]] Result<bool> is_capturing(const DriverTable& driver, CUstream stream);
 
-// Returns when the GPU has done everything the current context was given. Fails, and spoils the capture,
-// while one of its streams is captured.
+// Returns when the GPU has done everything the current context was given. Errc::busy, and the capture is
+// spoiled, while one of its streams is captured.
 [[nodiscard]] Status synchronize_context(const DriverTable& driver);
 
 }  // namespace apportion

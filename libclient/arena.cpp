@@ -5,11 +5,6 @@
 
 namespace apportion {
 
-namespace {
-constexpr std::uint64_t kMaxUnits = std::uint64_t{1} << 31;  // of a range: 1 TiB
-
-}  // namespace
-
 Error Arena::arena_busy() {
   return {Errc::busy,
           "the arena is in use by the code that this signal handler interrupted; allocate elsewhere"};
@@ -34,7 +29,7 @@ Arena::Arena(const ArenaRanges& ranges, ChunkSource& source)
              OffsetAllocator(ranges.large_slots, static_cast<std::uint32_t>(chunk_.value / kUnit), 11)} {
   static_assert(ArenaRanges::kSmallBlock == kUnit << 11,
                 "one table entry per small-block size in the large range");
-  APPORTION_CHECK(small_.bytes / kUnit < kMaxUnits && large_.bytes / kUnit < kMaxUnits);
+  APPORTION_CHECK(small_.bytes <= ArenaRanges::kMaxRange && large_.bytes <= ArenaRanges::kMaxRange);
   APPORTION_CHECK(chunk_.value % kUnit == 0 && chunk_.value > ArenaRanges::kSmallBlock);
   APPORTION_CHECK(granularity_.value > 0 && chunk_.value % granularity_.value == 0);
 }
@@ -54,7 +49,7 @@ void Arena::note_allocated(Bytes size) noexcept {
   counts_.largest_alloc_size = std::max(counts_.largest_alloc_size, size);
 }
 
-Address Arena::try_allocate(Bytes bytes, Stream stream) noexcept {
+[[gnu::flatten]] Address Arena::try_allocate(Bytes bytes, Stream stream) noexcept {
   if (bytes.value - 1 >= large_.bytes) return 0;  // 0 wraps
   Range& range = range_for(bytes);
   const auto units = static_cast<std::uint32_t>((bytes.value + kUnit - 1) / kUnit);
@@ -78,22 +73,36 @@ Result<Address> Arena::allocate(Bytes bytes, Stream stream) {
                        stream);
 }
 
+[[gnu::flatten]] Arena::Freed Arena::free_block(Address block, Stream stream) noexcept {
+  Range* const range = range_of(block);
+  if (range == nullptr) return Freed::not_live;
+  const ShortGuard guard(lock_);
+  if (!guard.held()) return Freed::busy;
+  const NodeId id = range->blocks.find_live(static_cast<std::uint32_t>((block - range->base) / kUnit));
+  if (id == kNoNode) return Freed::not_live;
+  const BlockNode& node = range->blocks.node(id);
+  if (node.state != BlockState::live) return Freed::exact;
+  --counts_.live_blocks;
+  counts_.bytes_in_use.value -= node.units * kUnit;
+  range->blocks.release(id, tags_.acquire(stream), epoch_);
+  return Freed::yes;
+}
+
+bool Arena::try_deallocate(Address block, Stream stream) noexcept {
+  return free_block(block, stream) == Freed::yes;
+}
+
 Status Arena::deallocate(Address block, Stream stream) {
   if (block == 0) return Done{};
-  Range* range = range_of(block);
-  if (range == nullptr) return not_live(block);
-  {
-    const ShortGuard guard(lock_);
-    if (!guard.held()) return arena_busy();
-    const NodeId id = range->blocks.find_live(static_cast<std::uint32_t>((block - range->base) / kUnit));
-    if (id == kNoNode) return not_live(block);
-    const BlockNode& node = range->blocks.node(id);
-    if (node.state == BlockState::live) {
-      --counts_.live_blocks;
-      counts_.bytes_in_use.value -= node.units * kUnit;
-      range->blocks.release(id, tags_.acquire(stream), epoch_);
+  switch (free_block(block, stream)) {
+    case Freed::yes:
       return Done{};
-    }
+    case Freed::not_live:
+      return not_live(block);
+    case Freed::busy:
+      return arena_busy();
+    case Freed::exact:
+      break;
   }
   const SlowGuard guard(slow_);
   if (!guard.held()) return arena_busy();
@@ -134,13 +143,13 @@ void Arena::note_mapped() {
   counts_.peak_pool_bytes = std::max(counts_.peak_pool_bytes, mapped());
 }
 
-Result<ArenaStats> Arena::stats() {
+Result<ArenaStats> Arena::stats(std::uint32_t look) {
   const ShortGuard guard(lock_);
   if (!guard.held()) return arena_busy();
   ArenaStats stats = counts_;
   stats.pool_bytes = mapped();
   stats.largest_free_block_bytes =
-      Bytes{std::max(small_.blocks.largest_free(), large_.blocks.largest_free()) * kUnit};
+      Bytes{std::max(small_.blocks.largest_free(look), large_.blocks.largest_free(look)) * kUnit};
   stats.idle_bytes = chunk_ * (std::uint64_t{small_.blocks.slots().idle()} + large_.blocks.slots().idle());
   stats.cached_bytes = Bytes{(small_.blocks.free_units() + large_.blocks.free_units()) * kUnit};
   stats.pending_bytes = Bytes{(small_.blocks.pending_units() + large_.blocks.pending_units()) * kUnit};

@@ -43,6 +43,10 @@ class Arena {
   // lost.
   Status deallocate(Address block, Stream stream);
 
+  // The same for a block that is not exact; false for every reason not to, without a word. Never reaches the
+  // source.
+  [[nodiscard]] bool try_deallocate(Address block, Stream stream) noexcept;
+
   // Before `stream` is destroyed: its handle may come back as another stream, which must not inherit its
   // frees.
   Status stream_gone(Stream stream);
@@ -53,9 +57,14 @@ class Arena {
 
   // The size of the live block that starts at `block`.
   [[nodiscard]] Result<Bytes> size_of(Address block);
-  [[nodiscard]] Result<ArenaStats> stats();
+  // The largest free block is the largest of the first `look` of the largest sizes: at most 3.2 % too small.
+  [[nodiscard]] Result<ArenaStats> stats(std::uint32_t look = ~0U);
   // Every invariant, in words. Slow: walks all blocks.
   [[nodiscard]] Status check();
+  // Whether this thread is inside a call of the arena: then a signal handler asks. Async-signal-safe.
+  [[nodiscard]] bool interrupted() const noexcept {
+    return lock_.held_by_this_thread() || slow_.held_by_this_thread();
+  }
 
  private:
   [[nodiscard]] static Error arena_busy();
@@ -75,6 +84,9 @@ class Arena {
     std::vector<Node> nodes;
     std::vector<Address> addresses;
   };
+
+  enum class Freed : std::uint8_t { yes, exact, not_live, busy };
+  [[nodiscard]] Freed free_block(Address block, Stream stream) noexcept;
 
   [[nodiscard]] Range& range_for(Bytes bytes) {
     return bytes.value <= ArenaRanges::kSmallBlock ? small_ : large_;

@@ -13,6 +13,9 @@ struct ArenaRanges {
   // The large range is this many times the device, the small one once: a hole for any block can always be
   // found, and the address space taken is a fixed small multiple of the device's memory (R11).
   static constexpr std::uint64_t kLargeFactor = 3;
+  // Offsets are counted in 32 bits of 512 bytes. On a device so large that a range would be longer, the range
+  // ends here, and so does what one session can hold in it.
+  static constexpr std::uint64_t kMaxRange = std::uint64_t{1} << 40;
 
   Address small = 0;  // both multiples of the granularity
   Address large = 0;
@@ -26,9 +29,11 @@ struct ArenaRanges {
   // that a message and a set-access bring 32 MiB.
   [[nodiscard]] static ArenaRanges for_device(Bytes total, Bytes chunk, Bytes granularity) {
     ArenaRanges ranges;
-    const auto slots = static_cast<std::uint32_t>(round_up(total, chunk) / chunk);
-    ranges.small_slots = slots;
-    ranges.large_slots = static_cast<std::uint32_t>(slots * kLargeFactor);
+    const std::uint64_t slots = round_up(total, chunk) / chunk;
+    const std::uint64_t most = kMaxRange / chunk.value;
+    ranges.small_slots = static_cast<std::uint32_t>(slots < most ? slots : most);
+    ranges.large_slots =
+        static_cast<std::uint32_t>(slots * kLargeFactor < most ? slots * kLargeFactor : most);
     ranges.chunk = chunk;
     ranges.granularity = granularity;
     ranges.growth_chunks = chunk >= 32_MiB ? 1U : static_cast<std::uint32_t>(32_MiB / chunk);

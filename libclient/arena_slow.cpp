@@ -23,7 +23,17 @@ class Locked {
 };
 
 Error no_host_memory() {
-  return {Errc::out_of_memory, "the host has no memory for the arena's own records"};
+  return {Errc::out_of_memory, "no host memory"};  // so short that it is no allocation itself
+}
+
+// Calls the source. F31: where the host has no memory for the call, it has mapped and unmapped nothing.
+template <typename Call>
+auto shielded(Call&& call) -> decltype(call()) {
+  try {
+    return call();
+  } catch (const std::bad_alloc&) {
+    return no_host_memory();
+  }
 }
 
 // Whether giving back what this process holds idle could turn the answer.
@@ -69,7 +79,7 @@ Result<Address> Arena::grow(Range& range, std::uint32_t units, Stream stream) {
   const auto idle = static_cast<std::uint32_t>(taken.nodes.size());
   const bool passed = idle != 0 && synchronize(stream).ok();
   if (passed) {
-    if (const Status status = source_.move(taken.addresses, target); status.ok()) {
+    if (const Status status = shielded([&] { return source_.move(taken.addresses, target); }); status.ok()) {
       moved = mapped = idle;
     } else if (source_.lost()) {
       error = status.error();
@@ -77,15 +87,16 @@ Result<Address> Arena::grow(Range& range, std::uint32_t units, Stream stream) {
     }
   }
   if (!error && mapped < place.needed) {
-    Result<std::uint32_t> leased =
-        source_.map(target + mapped * chunk_.value, place.needed - mapped, place.wanted - mapped);
+    const Result<std::uint32_t> leased = shielded([&] {
+      return source_.map(target + mapped * chunk_.value, place.needed - mapped, place.wanted - mapped);
+    });
     if (leased.ok()) {
       APPORTION_CHECK(*leased >= place.needed - mapped && *leased <= place.wanted - mapped);
       mapped += *leased;
     } else {
       error = leased.error();
-      if (source_.lost()) retired = place.wanted - mapped;
     }
+    if (source_.lost()) retired = place.wanted - mapped;
   }
 
   const Locked locked(lock_);
@@ -132,7 +143,7 @@ Status Arena::synchronize(Stream stream) {
     limit = epoch_;
     ++counts_.synchronizes;
   }
-  if (Status status = source_.synchronize(stream); !status.ok()) return status;
+  if (Status status = shielded([&] { return source_.synchronize(stream); }); !status.ok()) return status;
   const Locked locked(lock_);
   small_.blocks.settle(limit);
   large_.blocks.settle(limit);
@@ -167,14 +178,18 @@ Result<Bytes> Arena::give_back(Bytes target) {
   ChunkSource::Returned returned;
   const Status passed = synchronize(kNoStream);
   if (passed.ok()) {
-    returned = source_.unmap(taken.addresses);
+    try {
+      returned = source_.unmap(taken.addresses);
+    } catch (const std::bad_alloc&) {
+      returned.error = no_host_memory();
+    }
   } else {
     returned.error = passed.error();
   }
   const Locked locked(lock_);
   for (std::size_t index = 0; index < taken.nodes.size(); ++index) {
     const Taken::Node& node = taken.nodes[index];
-    const bool lost = passed.ok() && index == returned.count && returned.error && source_.lost();
+    const bool lost = index >= returned.count && index < returned.count + returned.lost;
     if (index < returned.count || lost) {
       node.blocks->drop(node.id, lost);
     } else {
@@ -203,18 +218,16 @@ Result<Address> Arena::allocate_exact(Bytes bytes) {
     node = large_.blocks.take_hole(static_cast<std::uint32_t>(round_up(size, chunk_) / chunk_));
     if (node == kNoNode) return Error{Errc::out_of_memory, "no run of addresses for " + to_text(size)};
     block = large_.base + large_.blocks.node(node).offset * kUnit;
-    try {
-      exact_.emplace(block, size);
-    } catch (const std::bad_alloc&) {
+    if (Status noted = shielded([&]() -> Status { return exact_.emplace(block, size), Done{}; }); !noted) {
       large_.blocks.drop(node, false);
-      return no_host_memory();
+      return noted.error();
     }
   }
-  Status status = source_.map_exact(block, size);
+  Status status = shielded([&] { return source_.map_exact(block, size); });
   // The job is at its limit, and part of what it holds is idle here: give that back first.
   if (!status.ok() && out_of_room(status.error())) {
     if (const Result<Bytes> given = give_back({0}); given.ok() && (*given).value > 0)
-      status = source_.map_exact(block, size);
+      status = shielded([&] { return source_.map_exact(block, size); });
   }
   const Locked locked(lock_);
   if (!status.ok()) {
@@ -242,7 +255,7 @@ Status Arena::free_exact(Address block) {
   }
   Status status = source_.synchronize(kNoStream);
   const bool synchronised = status.ok();
-  if (synchronised) status = source_.unmap_exact(block, size);
+  if (synchronised) status = shielded([&] { return source_.unmap_exact(block, size); });
   const bool lost = synchronised && !status.ok() && source_.lost();
   const Locked locked(lock_);
   if (!status.ok() && !lost) {

@@ -17,22 +17,32 @@ class BinSet {
   static constexpr std::uint32_t kNoBin = kBins;
 
   [[nodiscard]] bool empty() const { return summary_ == 0; }
-  [[nodiscard]] bool has(std::uint32_t bin) const { return (words_[bin / 64] >> (bin % 64) & 1U) != 0; }
   // The first node of a bin; 0 where the bin is empty.
-  [[nodiscard]] std::uint32_t head(std::uint32_t bin) const { return has(bin) ? heads_[bin] : 0; }
+  [[nodiscard]] std::uint32_t head(std::uint32_t bin) const { return heads_[bin]; }
+  // In all nodes of the set.
+  [[nodiscard]] std::uint64_t units() const { return units_; }
 
-  // node 0 empties the bin.
-  void set_head(std::uint32_t bin, std::uint32_t node) {
-    const std::uint64_t bit = std::uint64_t{1} << (bin % 64);
+  // A node of `units` becomes the head. Returns the head before it.
+  std::uint32_t push(std::uint32_t bin, std::uint32_t node, std::uint32_t units) {
+    units_ += units;
+    const std::uint32_t before = heads_[bin];
     heads_[bin] = node;
-    if (node != 0) {
-      words_[bin / 64] |= bit;
+    if (before == 0) {
+      words_[bin / 64] |= std::uint64_t{1} << (bin % 64);
       summary_ |= 1U << (bin / 64);
-    } else {
-      words_[bin / 64] &= ~bit;
-      if (words_[bin / 64] == 0) summary_ &= ~(1U << (bin / 64));
+    }
+    return before;
+  }
+  // The head goes; `next`, 0 where it was the last, takes its place.
+  void pop(std::uint32_t bin, std::uint32_t next) {
+    heads_[bin] = next;
+    if (next == 0) {
+      const std::uint64_t left = words_[bin / 64] &= ~(std::uint64_t{1} << (bin % 64));
+      if (left == 0) summary_ &= ~(1U << (bin / 64));
     }
   }
+  // A node of `units` goes, from wherever it is listed.
+  void subtract(std::uint32_t units) { units_ -= units; }
 
   // The first non-empty bin at or above `bin`, or kNoBin.
   [[nodiscard]] std::uint32_t next_from(std::uint32_t bin) const {
@@ -56,6 +66,7 @@ class BinSet {
   static_assert(kBins % 64 == 0 && kBins / 64 < 31);
 
   std::uint32_t summary_ = 0;
+  std::uint64_t units_ = 0;
   std::array<std::uint64_t, kBins / 64> words_{};
   std::array<std::uint32_t, kBins> heads_{};
 };

@@ -29,6 +29,7 @@ struct BlockNode {
   std::uint32_t epoch = 0;  // of the newest free in it; 0 where clean
   BlockState state = BlockState::unused;
   Tag tag = kClean;
+  std::uint16_t bin = 0;  // of a free one: where it is listed
 };
 static_assert(sizeof(BlockNode) == 32);
 

@@ -94,19 +94,22 @@ Result<BrokerLink::Granted> BrokerLink::request(Bytes min, Bytes want, std::uint
 Result<BrokerLink::Granted> BrokerLink::receive_grant(std::uint64_t request_id, const TakePart& take,
                                                       Clock::time_point deadline) {
   Granted granted;
+  // What was taken is taken, whatever comes instead of the rest; a part that comes later is given back when
+  // it is read.
+  const auto end = [&](Error error) -> Result<Granted> {
+    if (granted.taken.value == 0) return error;
+    if (!granted.error) granted.error = std::move(error);
+    return granted;
+  };
   for (;;) {
     channel::Datagram datagram;
     Result<wire::Message> answer = answer_to(request_id, datagram, deadline);
-    if (!answer) {
-      // What was taken is taken; a part that comes later is given back when it is read.
-      if (granted.taken.value == 0) return answer.error();
-      if (!granted.error) granted.error = answer.error();
-      return granted;
-    }
-    if (const auto* refused = as<wire::Refusal>(*answer)) return refusal(refused->code, refused->text.view());
+    if (!answer) return end(answer.error());
+    if (const auto* refused = as<wire::Refusal>(*answer))
+      return end(refusal(refused->code, refused->text.view()));
     const auto* grant = as<wire::Grant>(*answer);
     if (grant == nullptr || static_cast<wire::GrantKind>(grant->kind) != wire::GrantKind::chunks) {
-      return lose({Errc::protocol, "the broker at " + path_ + " answered REQUEST with something else"});
+      return end(lose({Errc::protocol, "the broker at " + path_ + " answered REQUEST with something else"}));
     }
     APPORTION_FAULT_POINT("client.after_grant");
     const std::span entries(grant->entries.data(), grant->part.count);

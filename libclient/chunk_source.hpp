@@ -2,9 +2,8 @@
 // tests.
 //
 // The arena calls it with its slow lock held and its short lock free: one call at a time, which may block.
-// Addresses are multiples of the chunk size within the arena's ranges. An error of Errc::driver leaves the
-// addresses that were to be mapped or unmapped in an unknown state, and the arena never uses them again; any
-// other error leaves them as they were.
+// Addresses are multiples of the chunk size within the arena's ranges. After an error they are as they were,
+// unless lost() says that their state is unknown: then the arena never uses them again.
 #pragma once
 
 #include <cstddef>
@@ -26,17 +25,17 @@ class ChunkSource {
   virtual ~ChunkSource() = default;
 
   // Leases at least `min` and at most `want` chunks and maps them, readable and writable, one after the other
-  // from `address`. Returns how many. 0 < min <= want.
+  // from `address`. Returns how many; lost() then speaks of the rest up to `want`. 0 < min <= want.
   virtual Result<std::uint32_t> map(Address address, std::uint32_t min, std::uint32_t want) = 0;
 
   // Maps the chunks at `from` one after the other from `to` instead. All or nothing. The chunks at `from` are
   // intact after an error; lost() speaks of `to`.
   virtual Status move(std::span<const Address> from, Address to) = 0;
 
-  // Unmaps chunks and gives them back, in order, up to the first that fails: that one is left in an unknown
-  // state.
+  // Unmaps chunks and gives them back, in order, up to the first that fails.
   struct Returned {
     std::size_t count = 0;
+    std::size_t lost = 0;  // of the chunks after these: in an unknown state
     std::optional<Error> error;
   };
   virtual Returned unmap(std::span<const Address> chunks) = 0;
@@ -49,7 +48,7 @@ class ChunkSource {
   // is about to use, or kNoStream. An error (a stream is capturing) means that nothing is known.
   virtual Status synchronize(Stream stream) = 0;
 
-  // Whether the last call that failed left addresses in an unknown state.
+  // Whether the last call left addresses in an unknown state.
   [[nodiscard]] virtual bool lost() const = 0;
 };
 

@@ -79,16 +79,9 @@ Status Client::open_arena(std::uint32_t growth_chunks) {
   return Done{};
 }
 
-Address Client::try_allocate(Bytes bytes, Stream stream) noexcept {
-  const Address block = arena_->try_allocate(bytes, stream);
-  if (block != 0) tick();
-  return block;
-}
+constinit thread_local std::uint32_t Client::ticks_ = 0;
 
 Result<Address> Client::allocate(Bytes bytes, Stream stream, bool exact) {
-  if (!exact) {
-    if (const Address block = try_allocate(bytes, stream); block != 0) return block;
-  }
   Result<Address> block = exact ? arena_->allocate_exact(bytes) : arena_->allocate(bytes, stream);
   answer_reclaim();
   report();
@@ -123,7 +116,7 @@ Result<Client::Info> Client::info() const {
   info.job = welcome.job.view();
   info.device_uuid = welcome.device_uuid.view();
   info.device_name = welcome.device_name.view();
-  info.total = Bytes{reclaimable_ ? figures->told_total_reclaimable : figures->told_total};
+  info.total = Bytes{told_total(*figures)};
   info.free = Bytes{reclaimable_ ? figures->told_free_reclaimable : figures->told_free};
   info.guarantee = Bytes{figures->guarantee};
   info.in_force = Bytes{figures->in_force};
@@ -144,19 +137,20 @@ Result<Client::Stats> Client::stats() {
   stats.arena = *arena;
   const Result<JobFigures> figures = job_->read();
   if (!figures) return figures.error();
-  stats.bytes_limit = Bytes{reclaimable_ ? figures->told_total_reclaimable : figures->told_total};
+  stats.bytes_limit = Bytes{told_total(*figures)};
   stats.bytes_reservable_limit = small_.size() + large_.size();
   return stats;
 }
 
 void Client::report() noexcept {
-  const Result<ArenaStats> arena = arena_->stats();
+  const Result<ArenaStats> arena = arena_->stats(kLook);
   if (!arena) return;  // a signal handler in the middle of the arena
+  const Result<JobFigures> job = job_->read();
   ReportFigures figures;
   figures.bytes_in_use = arena->bytes_in_use.value;
   figures.bytes_cached = arena->cached_bytes.value;
   figures.bytes_reserved = arena->pool_bytes.value;
-  figures.bytes_limit = broker_->welcome().told_total_bytes;
+  figures.bytes_limit = job ? told_total(*job) : broker_->welcome().told_total_bytes;
   figures.bytes_reservable_limit = (small_.size() + large_.size()).value;
   figures.peak_bytes_in_use = arena->peak_bytes_in_use.value;
   figures.peak_bytes_reserved = arena->peak_pool_bytes.value;
@@ -176,8 +170,9 @@ void Client::report() noexcept {
 Status Client::detach() {
   Status ended = Done{};
   if (source_ != nullptr) {
-    if (Status passed = source_->synchronize(kNoStream); !passed) return passed;
-    ended = source_->unmap_all();
+    ended = source_->synchronize(kNoStream);
+    if (!ended && ended.error().code == Errc::busy) return ended;
+    if (ended) ended = source_->unmap_all();
   }
   detached_ = true;
   if (ended.ok()) {

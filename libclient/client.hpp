@@ -3,11 +3,10 @@
 //
 // Owns, in this order: the link to the broker, the device, the address ranges, the source, the arena.
 // Promises: allocate and deallocate touch nothing but the arena while it has room; what is reported to the
-// broker is a few plain stores, at most every kReportEvery calls. Never: threads, signals, exit handlers.
+// broker is a few plain stores, every kReportEvery calls of a thread. Never: threads, signals, exit handlers.
 // Thread-safe, but for detach(), which is the last call.
 #pragma once
 
-#include <atomic>
 #include <memory>
 #include <string>
 
@@ -53,7 +52,17 @@ class Client {
   ~Client();
 
   // As Arena's. exact: one driver handle for the block.
-  [[nodiscard]] Address try_allocate(Bytes bytes, Stream stream) noexcept;
+  [[nodiscard]] Address try_allocate(Bytes bytes, Stream stream) noexcept {
+    const Address block = arena_->try_allocate(bytes, stream);
+    if (block != 0) tick();
+    return block;
+  }
+  [[nodiscard]] bool try_deallocate(Address block, Stream stream) noexcept {
+    const bool freed = arena_->try_deallocate(block, stream);
+    if (freed) tick();
+    return freed;
+  }
+  [[nodiscard]] bool interrupted() const noexcept { return arena_->interrupted(); }
   [[nodiscard]] Result<Address> allocate(Bytes bytes, Stream stream, bool exact);
   Status deallocate(Address block, Stream stream);
   Status stream_gone(Stream stream) { return arena_->stream_gone(stream); }
@@ -65,26 +74,30 @@ class Client {
   [[nodiscard]] Status check() { return arena_->check(); }
 
   // Waits for the GPU, unmaps everything, live blocks included, and ends the session. Where the GPU cannot be
-  // waited for (busy: a stream is being captured) all is as before. Where memory could not be unmapped, the
-  // session is left without a word, so that the broker keeps it charged until this process is gone.
+  // waited for (busy: a stream is being captured) all is as before. Where memory could not be unmapped, or
+  // the context is broken for ever (rule 19), the session is left without a word, so that the broker keeps it
+  // charged until this process is gone.
   Status detach();
   [[nodiscard]] bool detached() const { return detached_; }
   void abandon_in_child() noexcept { broker_->abandon_in_child(); }
 
  private:
-  static constexpr std::uint32_t kReportEvery = 1024;
+  static constexpr std::uint32_t kReportEvery = 1021;  // a prime: a thread that takes turns reports for all
+  static constexpr std::uint32_t kLook = 16;           // blocks, for the largest free one of a report
 
   Client() = default;
   [[nodiscard]] Status open_device();
   [[nodiscard]] Status open_pages();
   [[nodiscard]] Status open_arena(std::uint32_t growth_chunks);
   void tick() noexcept {
-    // Not an increment: a lost tick costs nothing, a locked one would cost every call.
-    const std::uint32_t ticks = ticks_.load(std::memory_order_relaxed) + 1;
-    ticks_.store(ticks, std::memory_order_relaxed);
-    if (ticks % kReportEvery == 0) report();
+    if (++ticks_ < kReportEvery) return;
+    ticks_ = 0;
+    report();
   }
   void report() noexcept;
+  [[nodiscard]] std::uint64_t told_total(const JobFigures& figures) const {
+    return reclaimable_ ? figures.told_total_reclaimable : figures.told_total;
+  }
   // After the slow path: gives back what the broker asked for meanwhile.
   void answer_reclaim();
 
@@ -98,7 +111,8 @@ class Client {
   AddressRange large_;
   std::unique_ptr<LeaseSource> source_;
   std::unique_ptr<Arena> arena_;
-  std::atomic<std::uint32_t> ticks_{0};
+  // Of a thread, over all sessions: threads share no word for it. initial-exec as ShortLock's (F48).
+  static __attribute__((tls_model("initial-exec"))) constinit thread_local std::uint32_t ticks_;
 };
 
 }  // namespace apportion

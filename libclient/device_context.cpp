@@ -48,15 +48,18 @@ Status DeviceContext::synchronize(std::initializer_list<std::uint64_t> streams) 
     // A synchronise beside a capture would fail and spoil it.
     for (const std::uint64_t stream : streams) {
       const Result<bool> capturing = is_capturing(driver, reinterpret_cast<CUstream>(stream));
-      if (!capturing || *capturing) {
+      if (!capturing) return capturing.error();
+      if (*capturing) {
         return Error{Errc::busy,
                      "a stream is being captured; memory that must wait for the GPU is not to be had"};
       }
     }
     return synchronize_context(driver);
   };
+  CUcontext current = nullptr;
   if (current_is_ours()) {
     if (Status done = quiet(); !done) return done;
+    if (driver.ctx_get_current(&current) != CUDA_SUCCESS) current = nullptr;
   }
   unsigned flags = 0;
   int active = 1;
@@ -66,6 +69,7 @@ Status DeviceContext::synchronize(std::initializer_list<std::uint64_t> streams) 
   }
   if (active == 0) return Done{};  // nobody has given it work
   if (Status retained = retain(); !retained) return retained;
+  if (current == primary_) return Done{};  // once is enough
   return with_primary(quiet);
 }
 

@@ -1,6 +1,7 @@
 #include "libclient/lease_source.hpp"
 
 #include <algorithm>
+#include <new>
 
 namespace apportion {
 
@@ -19,15 +20,18 @@ Result<Bytes> LeaseSource::lease(Address address, Bytes min, Bytes want, std::ui
       bytes += Bytes{entry.bytes};
     }
     const Address at = address + done.value;
+    std::map<Address, Lease> made;  // before anything is mapped: the host may have no memory for it (F31)
+    Address next = at;
+    for (const wire::ChunkEntry& entry : entries) {
+      made.emplace(next, Lease{entry.chunk_id, Bytes{entry.bytes}});
+      next += entry.bytes;
+    }
     if (Status mapped = mapper_.map(at, entries, std::move(fds)); !mapped) {
       lost_ = lost_ || mapper_.lost();
       return mapped;
     }
-    Address next = at;
-    for (const wire::ChunkEntry& entry : entries) {
-      leases_.insert_or_assign(next, Lease{entry.chunk_id, Bytes{entry.bytes}});
-      next += entry.bytes;
-    }
+    leases_.merge(made);
+    APPORTION_CHECK(made.empty());
     return Done{};
   };
   Result<BrokerLink::Granted> granted = broker_.request(min, want, flags, take);
@@ -49,7 +53,7 @@ Status LeaseSource::give_back(Address address, Bytes bytes) {
     ids.push_back(lease->second.id);
     lease = leases_.erase(lease);
   }
-  static_cast<void>(broker_.release(ids).ok());  // unmapped here in any case
+  tell_released(ids);
   return Done{};
 }
 
@@ -83,29 +87,44 @@ ChunkSource::Returned LeaseSource::unmap(std::span<const Address> chunks) {
   Returned returned;
   std::vector<std::uint64_t> ids;
   ids.reserve(chunks.size());
-  while (returned.count < chunks.size() && !returned.error) {
-    // One call for a run of chunks side by side.
-    std::size_t run = 1;
-    while (returned.count + run < chunks.size() &&
-           chunks[returned.count + run] == chunks[returned.count] + run * chunk_.value) {
-      ++run;
-    }
-    if (Status unmapped = mapper_.unmap(chunks[returned.count], chunk_ * run); !unmapped) {
-      lost_ = mapper_.lost();
-      returned.error = unmapped.error();
-      break;
-    }
-    for (std::size_t index = 0; index < run; ++index) {
-      const auto lease = leases_.find(chunks[returned.count + index]);
+  const auto unmap_next = [&](std::size_t count) {
+    Status unmapped = mapper_.unmap(chunks[returned.count], chunk_ * count);
+    if (!unmapped) return unmapped;
+    for (; count != 0; --count, ++returned.count) {
+      const auto lease = leases_.find(chunks[returned.count]);
       APPORTION_CHECK(lease != leases_.end());
       ids.push_back(lease->second.id);
       leases_.erase(lease);
     }
-    returned.count += run;
+    return unmapped;
+  };
+  while (returned.count < chunks.size() && !returned.error) {
+    // One call for a run of chunks side by side; where it fails, one by one: which of them it left mapped is
+    // not known, and what cannot be unmapped alone is lost with the rest of the run (F34).
+    std::size_t end = returned.count + 1;
+    while (end < chunks.size() && chunks[end] == chunks[end - 1] + chunk_.value)
+      ++end;
+    Status unmapped = unmap_next(end - returned.count);
+    if (!unmapped && mapper_.lost() && end - returned.count > 1) {
+      do {
+        unmapped = unmap_next(1);
+      } while (unmapped && returned.count < end);
+    }
+    if (!unmapped) {
+      returned.error = unmapped.error();
+      if (mapper_.lost()) returned.lost = end - returned.count;
+    }
   }
-  // Without an answer the broker books them when the session ends: over-counted, never under-counted.
-  static_cast<void>(broker_.release(ids).ok());
+  tell_released(ids);
   return returned;
+}
+
+// Without an answer the broker books them when the session ends: over-counted, never under-counted.
+void LeaseSource::tell_released(std::span<const std::uint64_t> ids) noexcept {
+  try {
+    static_cast<void>(broker_.release(ids).ok());
+  } catch (const std::bad_alloc&) {  // F31: they are unmapped, and the arena must hear so
+  }
 }
 
 Status LeaseSource::unmap_exact(Address address, Bytes bytes) {
@@ -118,7 +137,7 @@ Status LeaseSource::unmap_exact(Address address, Bytes bytes) {
   }
   const std::uint64_t id = lease->second.id;
   leases_.erase(lease);
-  static_cast<void>(broker_.release(std::span(&id, 1)).ok());
+  tell_released(std::span(&id, 1));
   return Done{};
 }
 

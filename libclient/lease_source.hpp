@@ -39,6 +39,7 @@ class LeaseSource final : public ChunkSource {
   // Leases and maps from `address`; nothing stays where less than `min` came.
   [[nodiscard]] Result<Bytes> lease(Address address, Bytes min, Bytes want, std::uint32_t flags);
   [[nodiscard]] Status give_back(Address address, Bytes bytes);
+  void tell_released(std::span<const std::uint64_t> ids) noexcept;
 
   BrokerLink& broker_;
   Mapper mapper_;

@@ -30,9 +30,7 @@ Status Mapper::map(Address at, std::span<const wire::ChunkEntry> entries, std::v
     }
     APPORTION_FAULT_POINT("client.before_map");
     const auto list = pointers(chunks);
-    Status mapped = map_run(device_, at, list);
-    lost_ = !mapped;
-    return mapped;
+    return map_run(device_, at, list, &lost_);
   });
 }
 
@@ -56,10 +54,7 @@ Status Mapper::move(std::span<const Address> from, Address to, Bytes chunk) {
       chunks.push_back(*std::move(one));
     }
     const auto list = pointers(chunks);
-    if (Status mapped = map_run(device_, to, list); !mapped) {
-      lost_ = true;
-      return mapped;
-    }
+    if (Status mapped = map_run(device_, to, list, &lost_); !mapped) return mapped;
     // Each chunk is at two addresses now (rule 14).
     for (std::size_t index = 0; index < from.size(); ++index) {
       const Status unmapped = unmap_run(device_.driver(), from[index], chunk);

@@ -22,24 +22,137 @@ OffsetAllocator::OffsetAllocator(std::uint32_t slots, std::uint32_t units_per_sl
   make_hole(first_);
 }
 
+// --- nodes and lists, first: allocate and release are flat, all of what follows is inside them
+
+[[gnu::noinline, gnu::cold]] bool OffsetAllocator::more_nodes(std::uint32_t count) {
+  const std::size_t old = nodes_.size();
+  try {
+    nodes_.resize(std::max(old * 2, old + count));
+  } catch (const std::bad_alloc&) {
+    return false;
+  }
+  for (std::size_t id = nodes_.size(); id-- > old;)
+    delete_node(static_cast<NodeId>(id));
+  return true;
+}
+
+// What it holds is what it last held.
+NodeId OffsetAllocator::new_node() {
+  const NodeId id = unused_;
+  APPORTION_CHECK(id != kNoNode);
+  unused_ = nodes_[id].list_next;
+  --unused_count_;
+  return id;
+}
+
+void OffsetAllocator::delete_node(NodeId id) {
+  BlockNode& node = nodes_[id];
+  node.state = BlockState::unused;
+  node.list_next = unused_;
+  unused_ = id;
+  ++unused_count_;
+}
+
+NodeId OffsetAllocator::split(NodeId id, std::uint32_t units) {
+  const NodeId rest = new_node();
+  BlockNode* const nodes = nodes_.data();
+  BlockNode& left = nodes[id];
+  BlockNode& right = nodes[rest];
+  right = left;
+  right.offset += units;
+  right.units -= units;
+  right.prev = id;
+  left.units = units;
+  left.next = rest;
+  if (right.next != kNoNode) nodes[right.next].prev = rest;
+  return rest;
+}
+
+void OffsetAllocator::join(NodeId left, NodeId right) {
+  BlockNode* const nodes = nodes_.data();
+  BlockNode& l = nodes[left];
+  const BlockNode& r = nodes[right];
+  l.units += r.units;
+  if (l.tag == kClean) l.tag = r.tag;
+  l.epoch = newest(l.epoch, r.epoch);
+  l.next = r.next;
+  if (r.next != kNoNode) nodes[r.next].prev = left;
+  delete_node(right);
+}
+
+void OffsetAllocator::list_free(NodeId id) {
+  BlockNode* const nodes = nodes_.data();
+  BlockNode& node = nodes[id];
+  const std::uint32_t bin = bin_of(node.units);
+  const NodeId before = sets_[node.tag]->push(bin, id, node.units);
+  node.bin = static_cast<std::uint16_t>(bin);
+  node.state = BlockState::free;
+  node.list_prev = kNoNode;
+  node.list_next = before;
+  if (before != kNoNode) nodes[before].list_prev = id;
+}
+
+void OffsetAllocator::unlist_free(NodeId id) {
+  BlockNode* const nodes = nodes_.data();
+  const BlockNode& node = nodes[id];
+  BinSet& set = *sets_[node.tag];
+  set.subtract(node.units);
+  if (node.list_prev != kNoNode) {
+    nodes[node.list_prev].list_next = node.list_next;
+  } else {
+    set.pop(node.bin, node.list_next);
+  }
+  if (node.list_next != kNoNode) nodes[node.list_next].list_prev = node.list_prev;
+}
+
+void OffsetAllocator::make_free(NodeId id) {
+  BlockNode* const nodes = nodes_.data();
+  // Two free blocks can be used together where one stream may use both: same tag, or one of them clean.
+  const auto joins = [nodes](NodeId a, NodeId b) {
+    return a != kNoNode && nodes[a].state == BlockState::free &&
+           (nodes[a].tag == nodes[b].tag || nodes[a].tag == kClean || nodes[b].tag == kClean);
+  };
+  if (const NodeId left = nodes[id].prev; joins(left, id)) {
+    unlist_free(left);
+    join(left, id);
+    id = left;
+  }
+  if (const NodeId right = nodes[id].next; joins(right, id)) {
+    unlist_free(right);
+    join(id, right);
+  }
+  list_free(id);
+}
+
+void OffsetAllocator::make_live(NodeId id) {
+  BlockNode& node = nodes_[id];
+  node.state = BlockState::live;
+  table_.set(node.offset, id);
+  slots_.add_block(node.offset, node.units);
+  live_units_ += node.units;
+}
+
 NodeId OffsetAllocator::find_fit(const BinSet& set, std::uint32_t units) const {
+  const BlockNode* const nodes = nodes_.data();
   const std::uint32_t bin = bin_of(units);
   NodeId best = kNoNode;
   NodeId id = set.head(bin);
-  for (std::uint32_t looked = 0; id != kNoNode && looked < kLook; ++looked, id = nodes_[id].list_next) {
-    if (nodes_[id].units == units) return id;
-    if (nodes_[id].units > units && (best == kNoNode || nodes_[id].units < nodes_[best].units)) best = id;
+  for (std::uint32_t looked = 0; id != kNoNode && looked < kLook; ++looked, id = nodes[id].list_next) {
+    if (nodes[id].units == units) return id;
+    if (nodes[id].units > units && (best == kNoNode || nodes[id].units < nodes[best].units)) best = id;
   }
   if (best != kNoNode) return best;
   const std::uint32_t above = set.next_from(bin + 1);
   if (above != BinSet::kNoBin) return set.head(above);
-  for (; id != kNoNode; id = nodes_[id].list_next) {
-    if (nodes_[id].units >= units) return id;
+  for (; id != kNoNode; id = nodes[id].list_next) {
+    if (nodes[id].units >= units) return id;
   }
   return kNoNode;
 }
 
-NodeId OffsetAllocator::allocate(std::uint32_t units, Tag tag) {
+// --- the fast path
+
+[[gnu::flatten]] NodeId OffsetAllocator::allocate(std::uint32_t units, Tag tag) {
   NodeId id = kNoNode;
   if (tag != kClean && carries(tag)) id = find_fit(*sets_[tag], units);
   if ((id == kNoNode || nodes_[id].units != units) && !sets_[kClean]->empty()) {
@@ -53,35 +166,28 @@ NodeId OffsetAllocator::allocate(std::uint32_t units, Tag tag) {
   return id;
 }
 
-void OffsetAllocator::make_live(NodeId id) {
-  BlockNode& node = nodes_[id];
-  node.state = BlockState::live;
-  table_.set(node.offset, id);
-  slots_.add_block(node.offset, node.units);
-  live_units_ += node.units;
-}
-
-NodeId OffsetAllocator::find_live(std::uint32_t unit) const {
-  const NodeId id = table_.get(unit);
-  return id != kNoNode && nodes_[id].offset == unit ? id : kNoNode;
-}
-
-void OffsetAllocator::release(NodeId live, Tag tag, std::uint32_t epoch) {
+[[gnu::flatten]] void OffsetAllocator::release(NodeId live, Tag tag, std::uint32_t epoch) {
   BlockNode& node = nodes_[live];
   table_.set(node.offset, kNoNode);
   slots_.remove_block(node.offset, node.units);
   live_units_ -= node.units;
-  if (sets_[tag] == nullptr) {
-    sets_[tag].reset(new (std::nothrow) BinSet);
-    if (sets_[tag] == nullptr) tag = kUnknown;  // F31: no host memory; the block waits for a synchronise
+  if (sets_[tag] == nullptr && !make_set(tag)) {
+    tag = kUnknown;  // F31: no host memory; the block waits for a synchronise
   }
   node.tag = tag;
   node.epoch = tag == kClean ? 0 : epoch;
   make_free(live);
 }
 
+[[gnu::noinline, gnu::cold]] bool OffsetAllocator::make_set(Tag tag) {
+  sets_[tag].reset(new (std::nothrow) BinSet);
+  return sets_[tag] != nullptr;
+}
+
+// --- streams
+
 bool OffsetAllocator::settling_could_help(std::uint32_t units, Tag tag) const {
-  if (free_units_ < units || pending_units_ == 0) return false;
+  if (free_units() < units || pending_units() == 0) return false;
   for (std::uint32_t other = 1; other < kTags; ++other) {
     if (other != tag && carries(static_cast<Tag>(other))) return true;
   }
@@ -107,114 +213,25 @@ void OffsetAllocator::settle(std::uint32_t limit) {
   }
 }
 
-std::uint32_t OffsetAllocator::largest_free() const {
+// --- figures
+
+std::uint64_t OffsetAllocator::free_units() const {
+  std::uint64_t units = 0;
+  for (const auto& set : sets_)
+    units += set != nullptr ? set->units() : 0;
+  return units;
+}
+
+std::uint32_t OffsetAllocator::largest_free(std::uint32_t look) const {
   std::uint32_t largest = 0;
   for (const auto& set : sets_) {
     if (set == nullptr || set->empty()) continue;
-    for (NodeId id = set->head(set->last()); id != kNoNode; id = nodes_[id].list_next) {
+    NodeId id = set->head(set->last());
+    for (std::uint32_t looked = 0; id != kNoNode && looked < look; ++looked, id = nodes_[id].list_next) {
       largest = std::max(largest, nodes_[id].units);
     }
   }
   return largest;
-}
-
-// --- nodes and lists
-
-bool OffsetAllocator::ensure_nodes(std::uint32_t count) {
-  if (unused_count_ >= count) return true;
-  const std::size_t old = nodes_.size();
-  try {
-    nodes_.resize(std::max(old * 2, old + count));
-  } catch (const std::bad_alloc&) {
-    return false;
-  }
-  for (std::size_t id = nodes_.size(); id-- > old;)
-    delete_node(static_cast<NodeId>(id));
-  return true;
-}
-
-NodeId OffsetAllocator::new_node() {
-  const NodeId id = unused_;
-  APPORTION_CHECK(id != kNoNode);
-  unused_ = nodes_[id].list_next;
-  --unused_count_;
-  nodes_[id] = {};
-  return id;
-}
-
-void OffsetAllocator::delete_node(NodeId id) {
-  nodes_[id] = {};
-  nodes_[id].list_next = unused_;
-  unused_ = id;
-  ++unused_count_;
-}
-
-NodeId OffsetAllocator::split(NodeId id, std::uint32_t units) {
-  const NodeId rest = new_node();
-  BlockNode& left = nodes_[id];
-  BlockNode& right = nodes_[rest];
-  right = left;
-  right.offset += units;
-  right.units -= units;
-  right.prev = id;
-  left.units = units;
-  left.next = rest;
-  if (right.next != kNoNode) nodes_[right.next].prev = rest;
-  return rest;
-}
-
-void OffsetAllocator::join(NodeId left, NodeId right) {
-  BlockNode& l = nodes_[left];
-  const BlockNode& r = nodes_[right];
-  l.units += r.units;
-  if (l.tag == kClean) l.tag = r.tag;
-  l.epoch = newest(l.epoch, r.epoch);
-  l.next = r.next;
-  if (r.next != kNoNode) nodes_[r.next].prev = left;
-  delete_node(right);
-}
-
-void OffsetAllocator::list_free(NodeId id) {
-  BlockNode& node = nodes_[id];
-  node.state = BlockState::free;
-  BinSet& set = *sets_[node.tag];
-  const std::uint32_t bin = bin_of(node.units);
-  node.list_prev = kNoNode;
-  node.list_next = set.head(bin);
-  if (node.list_next != kNoNode) nodes_[node.list_next].list_prev = id;
-  set.set_head(bin, id);
-  free_units_ += node.units;
-  if (node.tag != kClean) pending_units_ += node.units;
-}
-
-void OffsetAllocator::unlist_free(NodeId id) {
-  const BlockNode& node = nodes_[id];
-  if (node.list_prev != kNoNode) {
-    nodes_[node.list_prev].list_next = node.list_next;
-  } else {
-    sets_[node.tag]->set_head(bin_of(node.units), node.list_next);
-  }
-  if (node.list_next != kNoNode) nodes_[node.list_next].list_prev = node.list_prev;
-  free_units_ -= node.units;
-  if (node.tag != kClean) pending_units_ -= node.units;
-}
-
-void OffsetAllocator::make_free(NodeId id) {
-  // Two free blocks can be used together where one stream may use both: same tag, or one of them clean.
-  const auto joins = [this](NodeId a, NodeId b) {
-    return a != kNoNode && nodes_[a].state == BlockState::free &&
-           (nodes_[a].tag == nodes_[b].tag || nodes_[a].tag == kClean || nodes_[b].tag == kClean);
-  };
-  if (const NodeId left = nodes_[id].prev; joins(left, id)) {
-    unlist_free(left);
-    join(left, id);
-    id = left;
-  }
-  if (const NodeId right = nodes_[id].next; joins(right, id)) {
-    unlist_free(right);
-    join(id, right);
-  }
-  list_free(id);
 }
 
 }  // namespace apportion

@@ -33,7 +33,10 @@ class OffsetAllocator {
   // A block of `units` that a stream of this tag may use at once (its own or clean); kNoNode where none fits.
   [[nodiscard]] NodeId allocate(std::uint32_t units, Tag tag);
   // The node of the live or exact block that starts at `unit`; kNoNode where none does.
-  [[nodiscard]] NodeId find_live(std::uint32_t unit) const;
+  [[nodiscard]] NodeId find_live(std::uint32_t unit) const {
+    const NodeId id = table_.get(unit);
+    return id != kNoNode && nodes_[id].offset == unit ? id : kNoNode;
+  }
   // A live block becomes free for streams of `tag`, for others once `epoch` is settled.
   void release(NodeId live, Tag tag, std::uint32_t epoch);
 
@@ -93,15 +96,21 @@ class OffsetAllocator {
   [[nodiscard]] const BlockNode& node(NodeId id) const { return nodes_[id]; }
   [[nodiscard]] const SlotMap& slots() const { return slots_; }
   [[nodiscard]] std::uint64_t live_units() const { return live_units_; }
-  [[nodiscard]] std::uint64_t free_units() const { return free_units_; }
+  [[nodiscard]] std::uint64_t free_units() const;
   // Of the free units, those that are not clean.
-  [[nodiscard]] std::uint64_t pending_units() const { return pending_units_; }
-  [[nodiscard]] std::uint32_t largest_free() const;
+  [[nodiscard]] std::uint64_t pending_units() const { return free_units() - sets_[kClean]->units(); }
+  // The largest of the first `look` blocks of the largest bin: at most 3.2 % below the largest of all.
+  [[nodiscard]] std::uint32_t largest_free(std::uint32_t look = ~0U) const;
   // The first rule that does not hold, in words; empty where all do.
   [[nodiscard]] std::string check() const;
 
  private:
-  [[nodiscard]] bool ensure_nodes(std::uint32_t count);
+  // Whether `count` nodes are there to be taken, beside those that finish() was promised.
+  [[nodiscard]] bool ensure_nodes(std::uint32_t count) {
+    return unused_count_ >= count + promised_ || more_nodes(count + promised_);
+  }
+  [[nodiscard]] bool more_nodes(std::uint32_t count);
+  [[nodiscard]] bool make_set(Tag tag);
   NodeId new_node();
   void delete_node(NodeId id);
   // The first `units` stay with `id`; the rest becomes a node of the same state, tag and epoch, in no list.
@@ -130,15 +139,14 @@ class OffsetAllocator {
   std::vector<BlockNode> nodes_;  // [0] is no node
   NodeId unused_ = kNoNode;       // list of nodes that describe nothing, through list_next
   std::uint32_t unused_count_ = 0;
-  NodeId first_ = kNoNode;  // the node at offset 0: split and join keep the left node's id
+  std::uint32_t promised_ = 0;  // of these, kept for the finish() of a plan: it must not fail (F31)
+  NodeId first_ = kNoNode;      // the node at offset 0: split and join keep the left node's id
   NodeId holes_ = kNoNode;
   std::uint32_t units_;
   std::array<std::unique_ptr<BinSet>, kTags> sets_;  // by tag; made on first use
   BlockTable table_;
   SlotMap slots_;
   std::uint64_t live_units_ = 0;
-  std::uint64_t free_units_ = 0;
-  std::uint64_t pending_units_ = 0;
 };
 
 }  // namespace apportion

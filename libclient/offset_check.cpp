@@ -73,7 +73,7 @@ std::string OffsetAllocator::check_order() const {
     }
   }
   if (offset != units_) return "blocks do not tile the range to its end";
-  if (live != live_units_ || free != free_units_) return "live or free units are miscounted";
+  if (live != live_units_ || free != free_units()) return "live or free units are miscounted";
   if (table_.count() != starts) return "the table names a block that is not live";
   std::uint32_t mapped = 0;
   std::uint32_t idle = 0;
@@ -92,25 +92,25 @@ std::string OffsetAllocator::check_order() const {
 // else.
 std::string OffsetAllocator::check_lists() const {
   std::uint64_t listed = 0;
-  std::uint64_t pending = 0;
   for (std::uint32_t tag = 0; tag < kTags; ++tag) {
     if (sets_[tag] == nullptr) continue;
+    const std::uint64_t before = listed;
     for (std::uint32_t bin = sets_[tag]->next_from(0); bin != BinSet::kNoBin;
          bin = sets_[tag]->next_from(bin + 1)) {
       NodeId previous = kNoNode;
       for (NodeId id = sets_[tag]->head(bin); id != kNoNode; previous = id, id = nodes_[id].list_next) {
         const BlockNode& node = nodes_[id];
-        if (node.state != BlockState::free || node.tag != tag || bin_of(node.units) != bin) {
+        if (node.state != BlockState::free || node.tag != tag || node.bin != bin ||
+            bin_of(node.units) != bin) {
           return at("a bin holds a block that is not its own", id);
         }
         if (node.list_prev != previous) return at("a bin's back link is wrong", id);
         listed += node.units;
-        pending += tag != kClean ? node.units : 0U;
       }
     }
+    if (listed - before != sets_[tag]->units()) return "the free units of a stream are miscounted";
   }
-  if (listed != free_units_) return "a free block is in no bin";
-  if (pending != pending_units_) return "pending units are miscounted";
+  if (listed != free_units()) return "a free block is in no bin";
   std::uint64_t hole_units = 0;
   for (NodeId id = holes_; id != kNoNode; id = nodes_[id].list_next) {
     if (nodes_[id].state != BlockState::hole) return at("the list of holes holds something else", id);

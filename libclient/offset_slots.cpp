@@ -8,6 +8,8 @@
 namespace apportion {
 
 namespace {
+constexpr std::uint32_t kFinishNodes = 3;  // what finish() splits off at most: fresh, retired, the block
+
 std::uint32_t slots_for(std::uint32_t units, std::uint32_t units_per_slot) {
   return units / units_per_slot + (units % units_per_slot != 0 ? 1U : 0U);
 }
@@ -43,7 +45,7 @@ bool OffsetAllocator::plan(std::uint32_t units, Tag tag, std::uint32_t at_least_
     const std::uint64_t whole = std::uint64_t{left} + nodes_[hole].units + right;
     if (left != 0 && right != 0 && whole >= units) consider(hole, nodes_[hole].units / slot_units, false);
   }
-  if (best.hole == kNoNode || !ensure_nodes(2)) return false;
+  if (best.hole == kNoNode || !ensure_nodes(2 + kFinishNodes)) return false;
 
   const std::uint32_t room = nodes_[best.hole].units / slot_units;
   const std::uint32_t wanted =
@@ -68,6 +70,7 @@ bool OffsetAllocator::plan(std::uint32_t units, Tag tag, std::uint32_t at_least_
     nodes_[id].state = BlockState::busy;
     return id;
   };
+  promised_ = kFinishNodes;
   if (!best.from_right) placement.left = take_aside(nodes_[part].prev);
   if (best.from_right || best.needed == room) placement.right = take_aside(nodes_[part].next);
   return true;
@@ -90,7 +93,7 @@ NodeId OffsetAllocator::finish(const Placement& placement, std::uint32_t units, 
     rest = nodes_[front].units > slots * slot_units ? split(front, slots * slot_units) : kNoNode;
     return front;
   };
-  APPORTION_CHECK(ensure_nodes(3));
+  promised_ = 0;
   const NodeId fresh = mapped != 0 ? cut(mapped) : kNoNode;
   if (fresh != kNoNode) set_slots(fresh, SlotMap::State::chunk);
   if (retired != 0 && rest != kNoNode) set_slots(cut(retired), SlotMap::State::retired);

@@ -7,6 +7,8 @@
 
 #include <pthread.h>
 
+#include <atomic>
+
 namespace apportion {
 
 class SlowLock {
@@ -17,11 +19,23 @@ class SlowLock {
   SlowLock& operator=(const SlowLock&) = delete;
 
   // False: the calling thread holds it already.
-  [[nodiscard]] bool lock() noexcept { return ::pthread_mutex_lock(&mutex_) == 0; }
-  void unlock() noexcept { ::pthread_mutex_unlock(&mutex_); }
+  [[nodiscard]] bool lock() noexcept {
+    if (::pthread_mutex_lock(&mutex_) != 0) return false;
+    holder_.store(::pthread_self(), std::memory_order_relaxed);
+    return true;
+  }
+  void unlock() noexcept {
+    holder_.store(0, std::memory_order_relaxed);
+    ::pthread_mutex_unlock(&mutex_);
+  }
+  // Async-signal-safe.
+  [[nodiscard]] bool held_by_this_thread() const noexcept {
+    return holder_.load(std::memory_order_relaxed) == ::pthread_self();
+  }
 
  private:
   pthread_mutex_t mutex_;
+  std::atomic<pthread_t> holder_{0};  // glibc's are addresses, never 0
 };
 
 // Holds the lock for a scope, if it could be had.

@@ -155,9 +155,6 @@ def main():
         for line in filter(None, manifest.read_text().splitlines()):
             kind, name, _ = line.split(" ", 2)
             known.add(name)
-            # A build for fuzzing holds the unit tests too; they have run elsewhere.
-            if manifest.parent.name == "fuzz" and kind != "fuzz":
-                continue
             if (arguments.only_fuzzers and kind != "fuzz") or (arguments.names and name not in arguments.names):
                 continue
             jobs.append((line, manifest.parent.resolve()))

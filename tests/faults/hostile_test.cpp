@@ -1,6 +1,7 @@
 // Clients that mean harm, or are broken: each is answered or dropped alone, and everybody else is served on.
 #include <fcntl.h>
 #include <linux/falloc.h>
+#include <poll.h>
 #include <signal.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
@@ -272,6 +273,82 @@ TEST_CASE("F24: releases, acknowledgements and re-attachments of what is another
   CHECK(broker.job("a").job.charged == 0);
   CHECK(victim.check(block, 96_MiB, 5) == 96_MiB);
   TestBroker::check_sums(broker.status());
+}
+
+TEST_CASE("F24: a list of leases without an end is refused before it fills the broker's memory") {
+  TestBroker broker(two_jobs());
+  Witness witness(broker);
+  {
+    RawClient client(broker.socket());
+    wire::Hello hello = hello_message("a");
+    hello.token.bytes.fill(7);
+    REQUIRE(client.send(hello));
+    auto leases = wire::make<wire::Leases>(1, 1);
+    leases.part.parts = wire::kMaxParts;
+    leases.part.count = wire::kMaxLeases;
+    unsigned sent = 0;
+    while (sent < 10'000 && client.send(leases)) {
+      ++sent;
+      ++leases.part.part;
+    }
+    CHECK(sent < 10'000);
+    expect_dropped(client);
+  }
+  witness.noticed_nothing();
+}
+
+TEST_CASE("F27: a client that neither reads nor stops sending is dropped, and others are served meanwhile") {
+  TestBroker broker(two_jobs());
+  Witness witness(broker);
+  CHECK(in_child({}, [&] {
+          RawClient deaf(broker.socket());
+          deaf.hello("a");
+          // More answers than its socket has room for, fewer than the broker's queue.
+          for (int i = 0; i < 150; ++i)
+            deaf.send(wire::make<wire::StatusRequest>(1, 0));
+          // They come from another thread of the broker: let them fill the socket. Then nonsense, again and
+          // again.
+          (void)::poll(nullptr, 0, 300);
+          const std::array<std::byte, 8> nonsense{};
+          for (int i = 0; i < 3; ++i)
+            (void)channel::try_send(deaf.socket(), nonsense).ok();
+          const bool dropped = eventually([&] {
+            pollfd gone{deaf.socket(), 0, 0};
+            return ::poll(&gone, 1, 0) == 1 && (gone.revents & POLLHUP) != 0;
+          });
+          return dropped ? 0 : 1;
+        }) == 0);
+  {
+    RawClient deaf(broker.socket());
+    while (channel::try_send(deaf.socket(), wire::bytes_of(wire::make<wire::StatusRequest>(1, 0))).ok()) {
+      pollfd room{deaf.socket(), POLLOUT, 0};
+      (void)::poll(&room, 1, 100);
+    }
+    CHECK(deaf.hung_up());
+  }
+  witness.noticed_nothing();
+}
+
+TEST_CASE(
+    "F27: a client that asks, does not answer its grants and says goodbye gets an answer, and all comes "
+    "back") {
+  TestBroker broker(two_jobs());
+  {
+    RawClient deaf(broker.socket());
+    const wire::Welcome welcome = deaf.hello("a");
+    auto request = wire::make<wire::Request>(deaf.next_request(), welcome.header.epoch);
+    request.min_bytes = request.want_bytes = (64_MiB).value;
+    for (int i = 0; i < 4; ++i) {
+      request.header.request_id = deaf.next_request();
+      REQUIRE(deaf.send(request));
+    }
+    REQUIRE(deaf.send(wire::make<wire::Detach>(deaf.next_request(), welcome.header.epoch)));
+    bool answered = false;
+    while (const auto message = deaf.receive(std::chrono::seconds(20)))
+      answered = answered || std::holds_alternative<wire::Detached>(message->message);
+    CHECK(answered);
+  }
+  broker.wait_idle();
 }
 
 TEST_CASE("F25: descriptors that a client sends are closed, and its connection with them") {

@@ -1,4 +1,5 @@
-// The keeper: it pings, restarts, and ends with its broker. Until recovery is built, a restarted broker starts closed.
+// The keeper: it pings, restarts, and ends with its broker. Until recovery is built, a restarted broker
+// starts closed.
 #include <poll.h>
 #include <signal.h>
 #include <unistd.h>
@@ -105,7 +106,8 @@ TEST_CASE("a broker that answers its keeper is left alone, however busy its clie
   const pid_t pid = broker.broker_pid();
   TestClient client(broker);
   const auto until = Clock::now() + std::chrono::seconds(7);  // more than five pings
-  while (Clock::now() < until) client.must("cycle 20 a " + std::to_string((64_MiB).value));
+  while (Clock::now() < until)
+    client.must("cycle 20 a " + std::to_string((64_MiB).value));
   CHECK(broker.broker_pid() == pid);
   CHECK(broker.status().broker.restarts == 0);
 }
@@ -144,10 +146,13 @@ TEST_CASE("a broker that dies before it was ever ready ends its keeper, and noth
   const cudasim::TemporaryFolder device(folder);
   const Scratch scratch;
   Launch launch;
-  launch.command = {built("broker/apportiond"), "--config",
-                    scratch.write("apportion.toml", "[broker]\ndevice = \"sim:4096MiB\"\n[jobs.a]\nshare = \"0.5\"\n")};
-  launch.variables = {{"APPORTION_SOCKET", scratch.path() + "/broker.sock"}, {"CUDASIM_DIR", device.path()},
-                      {"CUDASIM_FORCE", "1"}, {"APPORTION_FAULT", "pool.after_make:kill:5"}};
+  launch.command = {
+      built("broker/apportiond"), "--config",
+      scratch.write("apportion.toml", "[broker]\ndevice = \"sim:4096MiB\"\n[jobs.a]\nshare = \"0.5\"\n")};
+  launch.variables = {{"APPORTION_SOCKET", scratch.path() + "/broker.sock"},
+                      {"CUDASIM_DIR", device.path()},
+                      {"CUDASIM_FORCE", "1"},
+                      {"APPORTION_FAULT", "pool.after_make:kill:5"}};
   const Refused refused = run_refused(launch);
   INFO(refused.errors);
   CHECK(refused.status != 0);

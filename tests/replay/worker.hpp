@@ -25,6 +25,8 @@ class Worker {
   void go();
   // Its next line, which must be `event`; fails the test after the deadline.
   nlohmann::json expect(const std::string& event);
+  // It says its last line and ends.
+  void close_gate() { gate_.reset(); }
   // Closes the gate and waits; its exit status.
   int finish();
   [[nodiscard]] pid_t pid() const { return pid_; }

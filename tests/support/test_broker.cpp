@@ -21,6 +21,7 @@ namespace fs = std::filesystem;
 cudasim::FolderOptions folder_options(const BrokerOptions& options) {
   cudasim::FolderOptions out;
   out.device_bytes = {options.device.value};
+  if (options.context) out.context_bytes = options.context->value;
   out.death_min_ms = options.death_min_ms;
   out.death_max_ms = options.death_max_ms;
   return out;
@@ -139,7 +140,8 @@ void TestBroker::wait_idle() const {
     const StatusAnswer answer = status();
     const TotalsRecord& totals = answer.broker.totals;
     return answer.sessions.empty() && totals.charged == 0 && totals.in_transit == 0 &&
-           totals.free == totals.pool;
+           totals.free + totals.loose == totals.pool &&
+           (totals.loose == 0 || (answer.broker.flags & wire::BrokerRow::kReserveLeased) != 0);
   };
   if (eventually(idle, std::chrono::seconds(30))) return;
   const StatusAnswer answer = status();

@@ -38,7 +38,8 @@ struct BrokerOptions {
   std::string fault;   // APPORTION_FAULT of keeper and broker
   std::optional<uid_t> uid = {};
   std::optional<rlim_t> open_files = {};
-  std::uint32_t death_min_ms = 0;  // how late the device gives back what the dead held
+  std::optional<Bytes> context = {};  // what a context costs; the simulator's default where none
+  std::uint32_t death_min_ms = 0;     // how late the device gives back what the dead held
   std::uint32_t death_max_ms = 0;
 };
 

@@ -10,13 +10,15 @@
  * last one on the calling thread. After an error nothing has changed, unless the text says so. Out-parameters
  * are then untouched. Threads: every function may be called from any thread at any time, but for
  * apportion_detach, which is the last call on its session. Calls wait for each other only for as long as one
- * needs the driver or the broker. Signals: from a handler that interrupted a call of this library, calls
- * answer APPORTION_BUSY and do not deadlock. While the arena has room, allocate and deallocate work from any
- * handler; growth uses malloc and is not for handlers. fork: the child is not attached. Its calls answer
+ * needs the driver or the broker. Signals: a handler that interrupted a call of this library gets what the
+ * arena has room for, else APPORTION_BUSY, and never deadlocks. Growth uses malloc and is not for handlers
+ * that may have interrupted malloc elsewhere. fork: the child is not attached. Its calls answer
  * APPORTION_NOT_ATTACHED, and the parent notices nothing. CUDA itself does not survive fork: exec, or start
  * workers with spawn. exec: nothing is passed on. Broker gone: what is held stays usable, and allocations
  * that fit into it go on; more answers APPORTION_DISCONNECTED. Stability: names, values and layouts here only
- * grow. Structures begin with their size, as the caller knows them.
+ * grow. Structures begin with their size, as the caller knows them: of figures, as much is filled as both
+ * sides know, and struct_size then says how much; an option that the library does not know is refused unless
+ * it is all zero.
  */
 #ifndef APPORTION_APPORTION_H
 #define APPORTION_APPORTION_H
@@ -89,7 +91,8 @@ APPORTION_API apportion_status apportion_attach(const apportion_attach_options* 
                                                 apportion_client** client);
 
 /* Waits for the GPU, unmaps everything, live blocks included, and gives it back. BUSY: a stream is being
- * captured, and the session goes on. After any other answer the session is over. */
+ * captured, and the session goes on. After any other answer the session is over; after DRIVER what could not
+ * be unmapped stays charged until this process ends. */
 APPORTION_API apportion_status apportion_detach(apportion_client* client);
 
 /* The block is one driver handle of its own, rounded up to the driver's granularity (2 MiB): for RDMA
@@ -116,8 +119,10 @@ APPORTION_API apportion_status apportion_deallocate(apportion_client* client, vo
 APPORTION_API apportion_status apportion_stream_gone(apportion_client* client, apportion_stream stream);
 
 /* Gives back chunks without a live block, wherever they lie, until no more than `bytes` are mapped; 0: all of
- * them. *returned (may be NULL): bytes given back. Waits for the GPU. Errors: BUSY (nothing was given back);
- * DRIVER. */
+ * them. *returned (may be NULL): bytes given back. Waits for the GPU: for the work of the current context and
+ * of the device's primary one, so a program with further contexts of its own synchronises them first, and one
+ * that captures a non-blocking stream trims when the capture has ended. Errors: BUSY (nothing was given
+ * back); DRIVER (some may have been; apportion_get_stats says what is mapped). */
 APPORTION_API apportion_status apportion_trim_to(apportion_client* client, size_t bytes, size_t* returned);
 
 typedef struct apportion_info {

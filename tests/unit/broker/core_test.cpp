@@ -287,3 +287,19 @@ TEST_CASE("core: a program is told its guarantee, a reclaimable one the limit, a
   world.take(0, 1);
   CHECK(world.core().job_page(world.job_of(0)).told_free == 32 * kMiB);
 }
+
+TEST_CASE("a goodbye says how much it gave back, exact chunks too, and without what was back already") {
+  World world(small_setup(4, {{"a", 2, 4}}), {{"a", 1000}});
+  world.start();
+  world.attach(0);
+  world.take(0, 1);
+  world.apply({Kind::request_exact, 0, 3});
+  world.work();
+  world.apply({Kind::ack, 0});
+  static_cast<void>(world.take_actions<actions::EndSession>());
+  world.apply({Kind::detach, 0});
+  const auto ended = world.take_actions<actions::EndSession>();
+  REQUIRE(ended.size() == 1);
+  CHECK(ended[0].bytes == 80_MiB);
+  CHECK(ended[0].why.empty());
+}

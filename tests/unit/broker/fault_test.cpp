@@ -98,10 +98,13 @@ TEST_CASE("F03: a chunk is freed once, however often and late it is named") {
   const std::vector<ChunkId> ids = world.take(0, 2);
   const SessionId session = world.client(0).session;
   world.apply({Kind::release_all, 0});
-  CHECK(world.take_actions<actions::SendReleased>().at(0).bytes == 64_MiB);
+  const auto once = world.take_actions<actions::SendReleased>();
+  CHECK(once.at(0).bytes == 64_MiB);
+  CHECK(once.at(0).chunks == 2);
   world.feed(events::Released{session, {77}, {ids[0], ids[0], ids[1]}});
   const auto again = world.take_actions<actions::SendReleased>();
   CHECK(again.at(0).bytes == 0_B);
+  CHECK(again.at(0).chunks == 0);
   CHECK(again.at(0).unknown.size() == 3);
   world.apply({Kind::die, 0});
   world.feed(events::ProcessGone{session});

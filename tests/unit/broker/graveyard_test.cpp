@@ -65,3 +65,35 @@ TEST_CASE("graveyard: with chunks of several sizes no rounding passes for a chun
   REQUIRE(settled.size() == 1);
   CHECK(settled[0] == ChunkId{2});
 }
+
+TEST_CASE("graveyard: a context that ended between the two halves of a reading does not hide a zombie") {
+  Graveyard graveyard(2_MiB);
+  CHECK(graveyard.settle(room(64_MiB + 500_MiB, {1}, 500_MiB), {64_MiB, 0_B, true}).empty());
+  // The context of 500 MiB is in what is used, and no more in the list of processes.
+  CHECK(graveyard.settle(room(64_MiB + 500_MiB, {2}, 0_B), {64_MiB, 0_B, true}).empty());
+  graveyard.add({1}, {1}, 32_MiB, kDeath);
+  CHECK(graveyard.settle(room(64_MiB, kLater), {32_MiB, 32_MiB, false}).empty());
+  CHECK(graveyard.settle(room(32_MiB, kLater), {32_MiB, 32_MiB, false}).size() == 1);
+}
+
+TEST_CASE("graveyard: memory that others took at rest is no zombie, from the second reading on") {
+  Graveyard graveyard(2_MiB);
+  for (std::int64_t i = 1; i <= 2; ++i) {
+    CHECK(graveyard.settle(room(64_MiB, {i}, std::nullopt), {64_MiB, 0_B, true}).empty());
+  }
+  for (std::int64_t i = 3; i <= 4; ++i) {
+    CHECK(graveyard.settle(room(64_MiB + 500_MiB, {i}, std::nullopt), {64_MiB, 0_B, true}).empty());
+  }
+  graveyard.add({1}, {1}, 32_MiB, kDeath);
+  CHECK(graveyard.settle(room(64_MiB + 500_MiB, kLater, std::nullopt), {32_MiB, 32_MiB, false}).empty());
+  CHECK(graveyard.settle(room(32_MiB + 500_MiB, kLater, std::nullopt), {32_MiB, 32_MiB, false}).size() == 1);
+}
+
+TEST_CASE("graveyard: a late reading after a chunk was unmade is no baseline") {
+  Graveyard graveyard(2_MiB);
+  graveyard.unmade({kDeath.value - 50'000'000});
+  // The device still shows the 32 MiB that the book has let go.
+  CHECK(graveyard.settle(room(64_MiB, {kDeath.value - 1}), {32_MiB, 0_B, true}).empty());
+  graveyard.add({1}, {1}, 32_MiB, kDeath);
+  CHECK(graveyard.settle(room(32_MiB, kLater), {0_B, 32_MiB, false}).empty());
+}

@@ -166,3 +166,19 @@ TEST_CASE("journal: ids of chunks and sessions are never used twice, over restar
   }
   CHECK(made);
 }
+
+TEST_CASE("F17: with a journal that cannot be read the start is closed and all of the pool unknown") {
+  CoreSetup setup = two_jobs();
+  setup.closed = "the journal is damaged";
+  World world(setup, {{"a", 1000}});
+  world.start();
+  CHECK(world.core().ready());
+  CHECK(world.core().closed() == "the journal is damaged");
+  CHECK(world.core().pool().unsettled == 128_MiB);
+  CHECK(world.core().pool().free == 0_B);
+  world.attach(0);
+  CHECK(world.take(0, 1).empty());
+  CHECK(world.take_refusals().at(0).rule == Refusal::Rule::closed);
+  world.apply({Kind::detach, 0});
+  world.core().check();
+}

@@ -276,6 +276,27 @@ TEST_CASE("figures: peaks, the largest block, idle, cached and fragmentation by 
   CHECK(model.arena.stats()->peak_pool_bytes == 10_MiB);
 }
 
+TEST_CASE("slots that a growth lost beside what it got are never used again") {
+  ModelArena model(64, 2_MiB, 4);
+  model.source.lose_rest = true;
+  const Address first = *model.arena.allocate(2_MiB, 0);
+  model.source.lose_rest = false;
+  const Address second = *model.arena.allocate(2_MiB, 0);
+  CHECK(second == first + (8_MiB).value);
+  CHECK(model.broken() == "");
+}
+
+TEST_CASE("a device of any size gets ranges that the arena can count") {
+  for (const Bytes total : {80_GiB, 400_GiB, 2048_GiB, 16384_GiB}) {
+    const ArenaRanges ranges = ArenaRanges::for_device(total, 32_MiB, 2_MiB);
+    CHECK(ranges.small_bytes() == std::min(total, 1024_GiB));
+    CHECK(ranges.large_bytes() == std::min(total * 3, 1024_GiB));
+  }
+  ModelArena model(524'288, 32_MiB);  // 16 TiB
+  CHECK(model.arena.allocate(8_GiB, 0).ok());
+  CHECK(model.broken() == "");
+}
+
 TEST_CASE("the short lock is free whenever the source is called") {
   ModelArena model(4);
   int answered = 0;

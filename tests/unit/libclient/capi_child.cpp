@@ -13,6 +13,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <new>
 #include <string>
 
 #include "cudasim/control.hpp"
@@ -81,6 +82,56 @@ int quiet() {
   return step;
 }
 
+}  // namespace
+
+// The library's operator new is this one. Where armed, a "signal handler" interrupts it once, and must not
+// come back here: the real one would hold malloc's lock.
+namespace {
+bool interrupt_next = false;
+bool inside_handler = false;
+int entered_again = 0;
+apportion_status in_handler[3] = {};
+
+void handler() {
+  void* pointer = nullptr;
+  inside_handler = true;
+  in_handler[0] = apportion_allocate(client, 64 << 20, nullptr, 0, &pointer);
+  in_handler[1] = apportion_trim_to(client, 0, nullptr);
+  in_handler[2] = apportion_detach(client);
+  inside_handler = false;
+}
+}  // namespace
+
+[[gnu::noinline]] void* operator new(std::size_t size) {
+  if (inside_handler) ++entered_again;
+  if (interrupt_next) {
+    interrupt_next = false;
+    handler();
+  }
+  if (void* memory = std::malloc(size)) return memory;
+  throw std::bad_alloc();
+}
+[[gnu::noinline]] void operator delete(void* memory) noexcept {
+  std::free(memory);
+}
+[[gnu::noinline]] void operator delete(void* memory, std::size_t) noexcept {
+  std::free(memory);
+}
+
+namespace {
+
+int in_malloc() {
+  void* pointer = nullptr;
+  interrupt_next = true;
+  need(apportion_allocate(client, 8 << 20, nullptr, 0, &pointer) == APPORTION_OK, 50);
+  need(!interrupt_next, 51);
+  for (const apportion_status status : in_handler)
+    need(status == APPORTION_BUSY, 52);
+  need(entered_again == 0, 53);
+  need(apportion_detach(client) == APPORTION_OK, 54);
+  return 0;
+}
+
 std::string open_fds() {
   std::string list;
   for (int fd = 0; fd < 1024; ++fd) {
@@ -97,6 +148,7 @@ int main(int argc, char** argv) {
   if (what == "passed-on") return fds == argv[2] ? 0 : 40;  // F07: executed by "exec"
   need(apportion_attach(nullptr, &client) == APPORTION_OK, 10);
   if (what == "quiet") return quiet();
+  if (what == "in-malloc") return in_malloc();
   need(pair(4096), 11);
   if (what == "at-exit" || what == "detach-at-exit") {
     at_exit.armed = true;

@@ -8,6 +8,8 @@
 #include <csignal>
 #include <cstring>
 #include <string>
+#include <thread>
+#include <vector>
 
 #include "tests/support/catch.hpp"
 #include "tests/support/run_program.hpp"
@@ -130,6 +132,103 @@ TEST_CASE("an older caller's shorter structure is filled as far as it goes") {
   REQUIRE(apportion_get_info(client, &info) == APPORTION_OK);
   CHECK(info.total_bytes == 64 << 20);
   CHECK(info.guarantee_bytes == 0x7777777777777777);
+}
+
+TEST_CASE("a newer caller's longer structure is filled as far as the library knows it, and says how far") {
+  FakeBroker broker;
+  const Attached client(broker);
+  struct Newer {
+    apportion_info known;
+    std::uint64_t unknown;
+  } newer = {};
+  newer.known.struct_size = sizeof newer;
+  newer.unknown = 77;
+  REQUIRE(apportion_get_info(client, &newer.known) == APPORTION_OK);
+  CHECK(newer.known.struct_size == sizeof(apportion_info));
+  CHECK(newer.known.total_bytes == 64 << 20);
+  CHECK(newer.unknown == 77);
+}
+
+TEST_CASE(
+    "an option that this library is too old for is refused where it is used, and fits where it is not") {
+  FakeBroker broker;
+  struct Newer {
+    apportion_attach_options known;
+    std::uint64_t unknown;
+  } newer = {};
+  newer.known.struct_size = sizeof newer;
+  newer.known.socket = broker.path().c_str();
+  newer.unknown = 1;
+  apportion_client* client = nullptr;
+  CHECK(apportion_attach(&newer.known, &client) == APPORTION_INVALID);
+  CHECK(text_has("too old"));
+  CHECK(client == nullptr);
+  newer.unknown = 0;
+  REQUIRE(apportion_attach(&newer.known, &client) == APPORTION_OK);
+  CHECK(apportion_detach(client) == APPORTION_OK);
+  newer.known.struct_size = offsetof(apportion_attach_options, label);  // an older caller's
+  REQUIRE(apportion_attach(&newer.known, &client) == APPORTION_OK);
+  CHECK(apportion_detach(client) == APPORTION_OK);
+}
+
+TEST_CASE("a detach that answers busy leaves the session as it was") {
+  FakeBroker broker;
+  const Attached client(broker);
+  void* block = must_allocate(client, 4096);
+  cudasim::Control& control = SimulatedDevice::instance().folder->control();
+  cudasim::Fault capturing;
+  capturing.code = 906;  // CUDA_ERROR_STREAM_CAPTURE_IMPLICIT: a blocking stream is being captured
+  control.set_fault("cuStreamIsCapturing", capturing);
+  CHECK(apportion_detach(client) == APPORTION_BUSY);
+  CHECK(text_has("captured"));
+  control.clear_fault("cuStreamIsCapturing");
+  CHECK(apportion_deallocate(client, block, nullptr) == APPORTION_OK);
+  CHECK(apportion_detach(client) == APPORTION_OK);
+  CHECK(broker.seen().detaches == 1);
+}
+
+TEST_CASE("of several threads that detach a session, one does") {
+  FakeBroker broker;
+  for (int round = 0; round < 20; ++round) {
+    apportion_attach_options options = {};
+    options.struct_size = sizeof options;
+    options.socket = broker.path().c_str();
+    apportion_client* client = nullptr;
+    REQUIRE(apportion_attach(&options, &client) == APPORTION_OK);
+    std::atomic<int> done{0};
+    std::atomic<int> late{0};
+    std::vector<std::thread> threads;
+    for (int thread = 0; thread < 3; ++thread) {
+      threads.emplace_back([&] {
+        const apportion_status status = apportion_detach(client);
+        done += status == APPORTION_OK ? 1 : 0;
+        late += status == APPORTION_NOT_ATTACHED ? 1 : 0;
+      });
+    }
+    for (std::thread& thread : threads)
+      thread.join();
+    CHECK(done == 1);
+    CHECK(late == 2);
+  }
+  CHECK(broker.seen().detaches == 20);
+}
+
+TEST_CASE("F48: a handler that interrupted malloc inside a call is told busy, without malloc") {
+  FakeBroker broker;
+  CHECK(run_child("in-malloc", broker) == 0);
+}
+
+TEST_CASE("F06: a child is not attached either where the parent had detached before") {
+  FakeBroker broker;
+  { const Attached client(broker); }
+  CHECK(in_child([&] {
+          apportion_attach_options options = {};
+          options.struct_size = sizeof options;
+          options.socket = broker.path().c_str();
+          apportion_client* client = nullptr;
+          if (apportion_attach(&options, &client) != APPORTION_NOT_ATTACHED) return 1;
+          return text_has("forked child") ? 0 : 2;
+        }) == 0);
 }
 
 TEST_CASE("F48: after close, calls answer not attached, whatever the handle") {

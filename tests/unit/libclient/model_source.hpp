@@ -22,10 +22,12 @@ class ModelSource final : public ChunkSource {
 
   Result<std::uint32_t> map(Address address, std::uint32_t min, std::uint32_t want) override {
     const Inside inside(*this, "map");
+    lost_ = false;
     if (fail_map) return failed(*fail_map);
     const std::uint32_t room = limit_chunks_ - static_cast<std::uint32_t>(chunks.size() + exact_chunks());
     if (min > room) return failed({Errc::quota, "the model is full"});
-    const std::uint32_t count = std::min(want, room);
+    const std::uint32_t count = lose_rest ? min : std::min(want, room);
+    lost_ = lose_rest;
     for (std::uint32_t index = 0; index < count; ++index)
       add(address + index * chunk_.value);
     return count;
@@ -49,6 +51,7 @@ class ModelSource final : public ChunkSource {
     for (const Address chunk : given) {
       if (fail_unmap && returned.count == fail_unmap_at) {
         returned.error = failed(*fail_unmap);
+        returned.lost = lost_ ? 1 : 0;
         return returned;
       }
       remove(chunk);
@@ -93,6 +96,7 @@ class ModelSource final : public ChunkSource {
   // What a test arms. Errc::driver leaves the addresses of the call lost.
   std::optional<Error> fail_map, fail_move, fail_unmap, fail_synchronize;
   std::size_t fail_unmap_at = 0;
+  bool lose_rest = false;  // map answers the minimum, and what it tried beyond is in an unknown state
   std::function<void(const std::string&)> on_call;
 
   // What it saw.

@@ -26,17 +26,19 @@ using apportion::testing::TraceEvent;
 
 namespace {
 std::atomic<std::uint64_t> host_allocations{0};
-}
+std::atomic<bool> host_is_full{false};
+}  // namespace
 
-void* operator new(std::size_t size) {
+[[gnu::noinline]] void* operator new(std::size_t size) {
   ++host_allocations;
+  if (host_is_full) throw std::bad_alloc();
   if (void* memory = std::malloc(size)) return memory;
   throw std::bad_alloc();
 }
-void operator delete(void* memory) noexcept {
+[[gnu::noinline]] void operator delete(void* memory) noexcept {
   std::free(memory);
 }
-void operator delete(void* memory, std::size_t) noexcept {
+[[gnu::noinline]] void operator delete(void* memory, std::size_t) noexcept {
   std::free(memory);
 }
 
@@ -105,6 +107,35 @@ TEST_CASE("10^6 pairs of a training trace with room make no system call and no h
   INFO("status " << status << " (2: an allocation failed, 3: the host was asked for memory)");
   CHECK(WIFEXITED(status));
   CHECK(WEXITSTATUS(status) == 0);
+}
+
+TEST_CASE(
+    "F31: a growth whose chunks are mapped ends well, though the host has no memory and others took all "
+    "nodes") {
+  ModelArena model(300, 32_MiB);
+  constexpr Bytes kBlock{(1 << 20) + 512};
+  // 200 chunks, each with one block at its end and room for 30 before it: more blocks than there are nodes.
+  std::vector<Address> room;
+  for (int chunk = 0; chunk < 200; ++chunk) {
+    room.push_back(*model.arena.allocate(32_MiB - kBlock, 0));
+    REQUIRE(model.arena.allocate(kBlock, 0).ok());
+  }
+  for (const Address block : room)
+    REQUIRE(model.arena.deallocate(block, 0).ok());
+  std::uint64_t others = 0;
+  model.source.on_call = [&](const std::string& call) {
+    if (call != "map") return;
+    model.source.on_call = nullptr;
+    host_is_full = true;
+    while (model.arena.try_allocate(kBlock, 0) != 0)
+      ++others;
+    host_is_full = false;
+  };
+  const Result<Address> grown = model.arena.allocate(63_MiB, 0);
+  REQUIRE(grown.ok());
+  CHECK(others > 3000);
+  CHECK(others < 200 * 30);
+  CHECK(model.broken() == "");
 }
 
 TEST_CASE("the filter of the test above kills on a system call, and the counter counts") {

@@ -50,6 +50,63 @@ TEST_CASE("F33: when a later part of a grant fails, the earlier ones are given b
   CHECK(usable(must_allocate(*client, 12_MiB), 12_MiB));
 }
 
+TEST_CASE("F33: addresses whose roll-back worked are used again; where it failed, never") {
+  FakeBroker broker;
+  auto client = attach(broker);
+  const Address first = must_allocate(*client, 2_MiB);
+  {
+    const Failing failing("cuMemMap", 2, 2);
+    CHECK(client->allocate(6_MiB, 0, false).error().code == Errc::out_of_memory);
+  }
+  const Address next = must_allocate(*client, 6_MiB);
+  CHECK(next == first + (2_MiB).value);
+  {
+    const Failing map("cuMemMap", 2, 2);
+    const Failing unmap("cuMemUnmap", 999);
+    const Result<Address> failed = client->allocate(4_MiB, 0, false);
+    REQUIRE(!failed);
+    CHECK(failed.error().message.find("stay mapped") != std::string::npos);
+  }
+  const Address after = must_allocate(*client, 4_MiB);
+  CHECK(after >= next + (10_MiB).value);
+  CHECK(usable(after, 4_MiB));
+  CHECK(client->check().ok());
+}
+
+TEST_CASE("F34: a run whose unmap fails is tried one by one, and what fails again stays leased") {
+  FakeBroker broker;
+  auto client = attach(broker);
+  const Address run = must_allocate(*client, 6_MiB);
+  REQUIRE(client->deallocate(run, 0).ok());
+  {
+    const Failing failing("cuMemUnmap", 999);
+    CHECK(*client->trim_to(0_B) == 6_MiB);
+  }
+  CHECK(broker.leased() == 0);
+  const Address again = must_allocate(*client, 6_MiB);
+  REQUIRE(client->deallocate(again, 0).ok());
+  {
+    const Failing failing("cuMemUnmap", 999, 1, cudasim::Fault::kForEver);
+    CHECK(client->trim_to(0_B).error().code == Errc::driver);
+  }
+  CHECK(broker.leased() == 3);
+  CHECK(client->stats()->arena.cached_bytes == 0_B);
+  CHECK(client->check().ok());
+}
+
+TEST_CASE("F35: in a broken context detach ends the session and leaves its memory charged") {
+  FakeBroker broker;
+  auto client = attach(broker);
+  must_allocate(*client, 2_MiB);
+  {
+    const Failing failing("cuCtxSynchronize", 700, 1, cudasim::Fault::kForEver);
+    CHECK(client->detach().error().code == Errc::driver);
+  }
+  CHECK(client->detached());
+  CHECK(broker.wait([](const auto& seen) { return seen.hang_ups == 1; }));
+  CHECK(broker.seen().detaches == 0);
+}
+
 TEST_CASE("F34: a chunk whose unmap fails stays leased, is never used again, and detach keeps it charged") {
   FakeBroker broker;
   auto client = attach(broker);
