@@ -43,9 +43,9 @@ Result<Config> config_for(const DemoOptions& options) {
   return config;
 }
 
-Result<Bytes> total_of(const DeviceName& spec) {
-  if (spec.kind == DeviceName::Kind::simulated) return spec.simulated_size;
-  Result<Device> device = Device::open(spell(spec));
+Result<Bytes> total_of(const DeviceName& name) {
+  if (name.kind == DeviceName::Kind::simulated) return name.simulated_size;
+  Result<Device> device = Device::open(name);
   if (!device.ok()) return device.error();
   return device->facts().total;
 }

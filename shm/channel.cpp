@@ -3,9 +3,11 @@
 #include <poll.h>
 #include <sys/socket.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
 #include <string>
+#include <utility>
 
 namespace apportion::channel {
 
@@ -58,7 +60,8 @@ void adopt_fds(msghdr& header, std::vector<Fd>& fds) {
 
 Result<Sent> try_send(int socket, std::span<const std::byte> message, std::span<const int> fds) {
   if (message.empty() || message.size() > wire::kMaxDatagramBytes || fds.size() > wire::kMaxFds) {
-    return Error{Errc::invalid, "a message has 1 to 4096 bytes and at most 128 fds"};
+    return Error{Errc::invalid, "a message has 1 to " + std::to_string(wire::kMaxDatagramBytes) +
+                                    " bytes and at most " + std::to_string(wire::kMaxFds) + " fds"};
   }
   iovec bytes{const_cast<std::byte*>(message.data()), message.size()};
   ControlBuffer control;

@@ -15,8 +15,8 @@
 namespace apportion {
 
 struct Peer {
-  pid_t pid =
-      0;  // in our pid namespace; 0: unknown (F10: another namespace), so nothing automatic is done to it
+  // In our pid namespace; 0: unknown (F10: another namespace), so nothing automatic is done to it.
+  pid_t pid = 0;
   uid_t uid = 0;
   gid_t gid = 0;
   std::vector<gid_t> groups;     // supplementary

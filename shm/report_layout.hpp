@@ -2,7 +2,9 @@
 //
 // One memfd per session, sealed SHRINK, GROW, SEAL, so that the client cannot take it away under the broker.
 // Written by that client; read by the broker, who loads every word once and clamps it (F23). Never: decides
-// anything; it is a claim. Names of the figures follow JAX's Device.memory_stats().
+// anything; it is a claim. Each word stands for itself, so relaxed stores and loads are enough on any
+// machine; only the credit word orders something, and is changed by compare-and-swap. Names of the figures
+// follow JAX's Device.memory_stats().
 #pragma once
 
 #include <cstdint>

@@ -63,7 +63,7 @@ void SlotWriter::publish(std::span<const std::uint64_t> payload) {
   APPORTION_CHECK(payload.size() <= payload_words_);
   const std::uint64_t generation = generation_ + 1;
   std::uint64_t* slot = slots_[generation % 2];
-  // SYNC POINT 1: from here on this slot is nobody's; the other one is what `latest` names. (F13)
+  // SYNC POINT 1 (slot_pair.hpp): from here on this slot is nobody's; `latest` names the other one. (F13)
   store(&slot[0], generation);
   store(&slot[1], payload.size());
   for (std::size_t i = 0; i < payload.size(); ++i)

@@ -2,12 +2,19 @@
 //
 // Writer, generation g:  slot[g % 2].generation = g, then its words, then its checksum, then `latest` = g.
 // Reader:                g = latest, copy slot[g % 2], check its generation again, check the checksum.
-// SYNC POINT: every word is stored with release and loaded with acquire. A reader that saw one word of g + 2
-// in the slot therefore also sees slot.generation == g + 2 and knows that its copy is mixed.
+// Every word is stored with release and loaded with acquire, so this holds on weakly ordered machines too:
 //
-// F13: a writer that dies anywhere leaves `latest` at a complete slot. F17: where the checksum of the latest
-// slot is wrong, the other is used. A reader never waits: it tries a fixed number of times.
-// Never: a lock, a count of readers, or anything a reader writes.
+// SYNC POINT 1, slot.generation = g + 2: no word of g + 2 can be seen before it, for each of those stores is
+// a release that it precedes. A reader whose copy holds one word of g + 2 has acquired that store, and its
+// second look at slot.generation, which comes after its copy, finds g + 2 or later: it knows that the copy is
+// mixed. SYNC POINT 2, latest = g: a reader that sees it sees every word and the checksum of g, or of g + 2
+// and later, which SYNC POINT 1 tells it.
+//
+// F13: a writer that dies anywhere leaves `latest` at a complete slot: what a killed process has stored
+// becomes visible in the same order as if it lived. F12: a message sent after publish() carries all of it,
+// since the socket's lock in the kernel orders both sides. F17: where the checksum of the latest slot is
+// wrong, the other is used. A reader never waits: it tries a fixed number of times. Never: a lock, a count of
+// readers, or anything a reader writes.
 #pragma once
 
 #include <cstddef>

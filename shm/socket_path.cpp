@@ -18,6 +18,7 @@ namespace apportion {
 namespace {
 
 constexpr const char* kSocketName = "broker.sock";
+constexpr mode_t kFolderMode = 0755;
 constexpr timeval kConnectTimeout{1, 0};  // only where the backlog is full (F28)
 
 Result<sockaddr_un> address_of(const std::string& path) {
@@ -34,6 +35,21 @@ Result<sockaddr_un> address_of(const std::string& path) {
 
 std::string device_folder(const std::string& base, const std::string& uuid) {
   return base + "/apportion/" + uuid;
+}
+
+// Every missing folder on the way, with kFolderMode whatever the umask is: a daemon's umask of 0077 would
+// make a socket that other users may use and cannot reach.
+Status make_folders(const std::filesystem::path& folder) {
+  std::error_code failed;
+  if (folder.empty() || std::filesystem::exists(folder, failed)) return Done{};
+  if (Status above = make_folders(folder.parent_path()); !above) return above.error();
+  if (::mkdir(folder.c_str(), kFolderMode) != 0) {
+    if (errno == EEXIST) return Done{};
+    return system_error("cannot make the folder " + folder.string(), errno);
+  }
+  if (::chmod(folder.c_str(), kFolderMode) != 0)
+    return system_error("cannot set the mode of the folder " + folder.string(), errno);
+  return Done{};
 }
 
 // The folder's own rights decide who can put something else in the socket's place.
@@ -200,9 +216,7 @@ Result<Fd> listen_at(const std::string& path, mode_t mode, int backlog) {
   if (!address) return address.error();
   std::filesystem::path folder = std::filesystem::path(path).parent_path();
   if (folder.empty()) folder = ".";
-  std::error_code failed;
-  std::filesystem::create_directories(folder, failed);
-  if (failed) return system_error("cannot make the folder " + folder.string(), failed.value());
+  if (Status made = make_folders(folder); !made) return made.error();
   if (Status checked = check_folder(folder); !checked) return checked.error();
   if (Status cleared = clear_stale(path); !cleared) return cleared.error();
 

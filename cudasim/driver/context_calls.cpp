@@ -4,6 +4,11 @@
 
 using namespace cudasim;
 
+namespace {
+constexpr unsigned kContextApiVersion =
+    3020;  // CUDA 3.2, the last change of the context API: cuda.h's _v2 names
+}
+
 extern "C" {
 
 CUresult CUDAAPI cuCtxCreate(CUcontext* out, unsigned flags, CUdevice device) {
@@ -102,7 +107,7 @@ CUresult CUDAAPI cuCtxGetApiVersion(CUcontext handle, unsigned* out) {
   Context* context = handle ? context_of(handle) : current_context();
   if (!out) return call.done(CUDA_ERROR_INVALID_VALUE);
   if (!context || !context->alive) return call.done(CUDA_ERROR_INVALID_CONTEXT);
-  *out = 3020;
+  *out = kContextApiVersion;
   return call.done(CUDA_SUCCESS);
 }
 CUresult CUDAAPI cuCtxSynchronize(void) {

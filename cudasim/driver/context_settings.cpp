@@ -20,6 +20,8 @@ struct Settings {
   CUsharedconfig banks = CU_SHARED_MEM_CONFIG_FOUR_BYTE_BANK_SIZE;
 };
 
+constexpr int kGreatestPriority = -5;  // lower is more urgent; as devices of compute capability 8.0 answer
+
 std::mutex mutex;
 
 // By the context's id: a primary context that was reset starts with fresh ones.
@@ -89,7 +91,7 @@ CUresult CUDAAPI cuCtxSetSharedMemConfig(CUsharedconfig config) {
 CUresult CUDAAPI cuCtxGetStreamPriorityRange(int* least, int* greatest) {
   CUDASIM_CALL(cuCtxGetStreamPriorityRange, Needs::kContext);
   if (least) *least = 0;
-  if (greatest) *greatest = -5;
+  if (greatest) *greatest = kGreatestPriority;
   return call.done(CUDA_SUCCESS);
 }
 CUresult CUDAAPI cuCtxResetPersistingL2Cache(void) {

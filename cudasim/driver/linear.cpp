@@ -12,9 +12,6 @@
 namespace cudasim {
 namespace {
 
-constexpr u64 kSmall = 1u << 20;  // below: from a shared block
-constexpr u64 kAlignment = 512;   // what cuMemAlloc promises at least
-
 // 2 MiB shared by small allocations of one context and kind.
 struct Block {
   Context* context;
@@ -104,7 +101,7 @@ void give_to(Block& block, u64 offset, u64 bytes) {
 
 CUresult allocate_small(Context& context, u64 bytes, RangeKind kind, CUdeviceptr* out) {
   AddressSpace& space = AddressSpace::get();
-  const u64 step = round_up(bytes, kAlignment);
+  const u64 step = round_up(bytes, kLinearAlignment);
   std::unique_lock lock(space.mutex);
   for (int round = 0; round < 2; round++) {
     for (Block& block : blocks()) {
@@ -136,7 +133,7 @@ void remove(AddressSpace& space, std::map<CUdeviceptr, Mapping>::iterator found,
     return_addresses(mapping.base, round_up(mapping.bytes, kGranularity));
     return;
   }
-  give_to(*block, mapping.offset, round_up(mapping.bytes, kAlignment));
+  give_to(*block, mapping.offset, round_up(mapping.bytes, kLinearAlignment));
   if (block->holes.begin()->second != kGranularity) return;
   return_addresses(block->base, kGranularity);
   blocks().erase(block);
@@ -145,7 +142,7 @@ void remove(AddressSpace& space, std::map<CUdeviceptr, Mapping>::iterator found,
 }  // namespace
 
 CUresult linear_allocate(Context& context, u64 bytes, RangeKind kind, CUdeviceptr* out) {
-  if (bytes < kSmall) return allocate_small(context, bytes, kind, out);
+  if (bytes < kSmallLinear) return allocate_small(context, bytes, kind, out);
   const u64 whole = round_up(bytes, kGranularity);
   if (whole < bytes) return CUDA_ERROR_OUT_OF_MEMORY;
   std::shared_ptr<Allocation> allocation;

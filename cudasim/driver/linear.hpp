@@ -7,6 +7,9 @@
 
 namespace cudasim {
 
+inline constexpr u64 kSmallLinear = 1u << 20;  // bytes; below, an allocation comes from a shared block
+inline constexpr u64 kLinearAlignment = 512;   // bytes; what cuMemAlloc promises at least
+
 // CUDA_ERROR_OUT_OF_MEMORY when the device is full (rule 6). `kind`: kLinear, kManaged or kAsync.
 CUresult linear_allocate(Context& context, u64 bytes, RangeKind kind, CUdeviceptr* out);
 // Frees what linear_allocate gave; codes::kFreeUnknown when `address` is not such a base (rule 30).

@@ -25,7 +25,7 @@ CUresult allocate(CUdeviceptr* out, u64 bytes, RangeKind kind) {
 CUresult allocate_pitch(CUdeviceptr* out, size_t* pitch, u64 width, u64 height, unsigned element) {
   if (!out || !pitch || !width || !height || (element != 4 && element != 8 && element != 16))
     return CUDA_ERROR_INVALID_VALUE;
-  const u64 row = (width + 511) / 512 * 512;
+  const u64 row = (width + kLinearAlignment - 1) / kLinearAlignment * kLinearAlignment;
   if (row < width || height > ~u64{0} / row) return CUDA_ERROR_INVALID_VALUE;
   *pitch = row;
   return allocate(out, row * height, RangeKind::kLinear);

@@ -10,7 +10,7 @@ namespace {
 
 // What a block of `bytes` takes of the device: as linear memory does (linear.hpp).
 u64 rounded(u64 bytes) {
-  const u64 unit = bytes < (1u << 20) ? 512 : kGranularity;
+  const u64 unit = bytes < kSmallLinear ? kLinearAlignment : kGranularity;
   return (bytes + unit - 1) / unit * unit;
 }
 

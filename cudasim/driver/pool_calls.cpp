@@ -7,10 +7,6 @@
 namespace cudasim {
 namespace {
 
-bool device_exists(int device) {
-  return device >= 0 && static_cast<u32>(device) < control().device_count;
-}
-
 CUresult allocate(CUdeviceptr* out, u64 bytes, CUmemoryPool handle, CUstream stream_handle, Default meaning) {
   if (Streams::inside_host_function()) return CUDA_ERROR_NOT_PERMITTED;
   std::shared_ptr<Stream> stream;
@@ -38,7 +34,7 @@ CUresult create(CUmemoryPool* out, const CUmemPoolProps* properties) {
   if (properties->allocType != CU_MEM_ALLOCATION_TYPE_PINNED) return CUDA_ERROR_INVALID_VALUE;
   if (properties->location.type != CU_MEM_LOCATION_TYPE_DEVICE) return CUDA_ERROR_NOT_SUPPORTED;
   if (properties->handleTypes != CU_MEM_HANDLE_TYPE_NONE) return CUDA_ERROR_NOT_SUPPORTED;
-  if (!device_exists(properties->location.id)) return CUDA_ERROR_INVALID_DEVICE;
+  if (!known_device(properties->location.id)) return CUDA_ERROR_INVALID_DEVICE;
   *out = Pools::get().add(properties->location.id);
   return CUDA_SUCCESS;
 }
@@ -59,7 +55,7 @@ CUresult trim(CUmemoryPool handle, u64 keep) {
 
 CUresult give_pool(CUmemoryPool* out, int device, CUmemoryPool (Pools::*which)(int)) {
   if (out == nullptr) return CUDA_ERROR_INVALID_VALUE;
-  if (!device_exists(device)) return CUDA_ERROR_INVALID_DEVICE;
+  if (!known_device(device)) return CUDA_ERROR_INVALID_DEVICE;
   *out = (Pools::get().*which)(device);
   return CUDA_SUCCESS;
 }
@@ -80,7 +76,7 @@ CUresult pool_at(CUmemoryPool* out, const CUmemLocation* location, CUmemAllocati
 }
 
 CUresult set_pool(int device, CUmemoryPool pool) {
-  if (!device_exists(device)) return CUDA_ERROR_INVALID_DEVICE;
+  if (!known_device(device)) return CUDA_ERROR_INVALID_DEVICE;
   return Pools::get().set_current(device, pool);
 }
 

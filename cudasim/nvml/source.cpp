@@ -15,7 +15,7 @@ namespace {
 
 // A device tells its figures a little late: two questions within this time get one answer.
 constexpr u64 kSampleAgeNs = 2'000'000;
-constexpr u64 kRounding = 2u << 20;
+constexpr u64 kRounding = kGranularity;
 
 std::atomic<const Folder*> source{
     nullptr};  // a folder is never freed, so a reader may keep the pointer over close
@@ -49,6 +49,10 @@ Use take(u32 device) {
 }  // namespace
 
 bool open_source() {
+  // Programs that poll initialise and shut down each time, and a folder is never unmapped.
+  if (const Folder* known = source_folder();
+      known != nullptr && known->path() == default_folder() && known->is_in_place())
+    return true;
   std::string error;
   const auto options = FolderOptions::from_environment(error);
   const Folder* folder = options ? Folder::open(default_folder(), *options, error) : nullptr;

@@ -21,6 +21,10 @@
 namespace cudasim {
 namespace {
 
+// What one context costs where nobody says: the smaller of the two.
+constexpr u64 kLargestContext = 512ull << 20;
+constexpr u64 kContextPart = 32;  // of the device
+
 // Shown for the functions that have no record of their own.
 constexpr const char* kOverflowName = "(table full)";
 
@@ -124,6 +128,12 @@ Folder* Folder::open(const std::string& path, const FolderOptions& options, std:
   return nullptr;
 }
 
+bool Folder::is_in_place() const {
+  struct stat status {};
+  return ::stat((path_ + "/control").c_str(), &status) == 0 && status.st_dev == file_system_ &&
+         status.st_ino == control_inode_;
+}
+
 bool Folder::map(std::string& error) {
   void* page = map_file(path_ + "/control", sizeof(ControlPage), error);
   void* table =
@@ -136,7 +146,10 @@ bool Folder::map(std::string& error) {
   counts_ = static_cast<std::atomic<u64>*>(counts);
   ring_ = static_cast<Record*>(ring);
   struct stat status {};
-  if (::stat((path_ + "/control").c_str(), &status) == 0) file_system_ = status.st_dev;
+  if (::stat((path_ + "/control").c_str(), &status) == 0) {
+    file_system_ = status.st_dev;
+    control_inode_ = status.st_ino;
+  }
   return true;
 }
 
@@ -163,7 +176,7 @@ void Folder::make(const FolderOptions& options) {
   for (u32 i = 0; i < page.device_count; i++) {
     DeviceRecord& device = page.devices[i];
     device.total_bytes = options.device_bytes[i];
-    const u64 context = std::min<u64>(512ull << 20, device.total_bytes / 32);
+    const u64 context = std::min<u64>(kLargestContext, device.total_bytes / kContextPart);
     device.context_bytes = options.context_bytes.value_or(context / kGranularity * kGranularity);
     if (::getrandom(device.uuid, sizeof device.uuid, 0) != sizeof device.uuid) std::abort();
     std::snprintf(device.name, sizeof device.name, "cudasim %llu MiB",

@@ -54,6 +54,8 @@ class Folder {
   std::string allocation_path(u32 slot) const;
   std::string process_path(u32 process) const;
   std::string ghost_folder() const { return path_ + "/ghost"; }
+  // The folder at path() is the one that is mapped: it was not removed and made anew.
+  bool is_in_place() const;
   u64 file_system() const { return file_system_; }  // st_dev of its files
 
   // CUDASIM_BREAK of this process, else of the folder, names this contract rule.
@@ -84,7 +86,7 @@ class Folder {
   bool map(std::string& error);
   void make(const FolderOptions& options);
   std::string path_;
-  u64 file_system_ = 0;
+  u64 file_system_ = 0, control_inode_ = 0;
   ControlPage* page_ = nullptr;
   AllocationSlot* slots_ = nullptr;
   Record* ring_ = nullptr;

@@ -9,6 +9,11 @@
 namespace cudasim {
 namespace {
 
+constexpr u64 kSmallestDevice = 16 * kGranularity;  // room for a context and a few chunks
+constexpr u64 kLongestDeathMs = 600'000;
+constexpr u64 kLargestSize = 1ull << 50;
+constexpr std::size_t kMostDigits = 19;  // below 10^19: fits 64 bits
+
 bool read_flag(const char* name, bool& value, std::string& error) {
   const char* text = std::getenv(name);
   if (!text) return true;
@@ -21,7 +26,7 @@ bool read_flag(const char* name, bool& value, std::string& error) {
 }
 
 bool read_number(const std::string& text, u64& value) {
-  if (text.empty() || text.find_first_not_of("0123456789") != std::string::npos || text.size() > 19)
+  if (text.empty() || text.find_first_not_of("0123456789") != std::string::npos || text.size() > kMostDigits)
     return false;
   value = std::strtoull(text.c_str(), nullptr, 10);
   return true;
@@ -35,7 +40,7 @@ bool read_devices(FolderOptions& options, std::string& error) {
   for (size_t start = 0; start <= rest.size();) {
     size_t end = std::min(rest.find(',', start), rest.size());
     auto bytes = parse_size(rest.substr(start, end - start));
-    if (!bytes || *bytes < 16 * kGranularity || options.device_bytes.size() == kMaxDevices) {
+    if (!bytes || *bytes < kSmallestDevice || options.device_bytes.size() == kMaxDevices) {
       error = std::string("cudasim: CUDASIM_DEVICES=") + text +
               ": expected up to 8 sizes of at least 32MiB, like 80GiB or 8GiB,8GiB";
       return false;
@@ -55,7 +60,7 @@ bool read_death(FolderOptions& options, std::string& error) {
   bool good = read_number(range.substr(0, dash), low) &&
               (dash == std::string::npos || read_number(range.substr(dash + 1), high));
   if (dash == std::string::npos) high = low;
-  if (!good || high < low || high > 600000) {
+  if (!good || high < low || high > kLongestDeathMs) {
     error = std::string("cudasim: CUDASIM_DEATH_MS=") + text + ": expected milliseconds like 0-500";
     return false;
   }
@@ -77,7 +82,7 @@ std::optional<u64> parse_size(const std::string& text) {
   if (unit == "MiB" || unit == "M") factor = 1ull << 20;
   if (unit == "GiB" || unit == "G") factor = 1ull << 30;
   if (unit == "TiB" || unit == "T") factor = 1ull << 40;
-  if (!factor || value > (1ull << 50) / factor) return std::nullopt;
+  if (!factor || value > kLargestSize / factor) return std::nullopt;
   return value * factor;
 }
 

@@ -59,9 +59,10 @@ TEST_CASE("docs/config.md lists every key of the parser, where it stands and its
     const std::string& acts = row->second.acts;
     CHECK((acts == "now" || acts.rfind("later: ", 0) == 0));
   }
-  for (const auto& row : documented) {
-    INFO(row.first);
-    CHECK(std::any_of(keys.begin(), keys.end(), [&](const KeyInfo& key) { return key.name == row.first; }));
+  for (const auto& [name, row] : documented) {
+    INFO(name);
+    CHECK(std::any_of(keys.begin(), keys.end(),
+                      [&wanted = name](const KeyInfo& key) { return key.name == wanted; }));
   }
   CHECK(documented.size() == keys.size());
 }

@@ -3,6 +3,7 @@
 #include <unistd.h>
 
 #include <cstring>
+#include <fstream>
 #include <string>
 #include <vector>
 
@@ -89,6 +90,26 @@ TEST_CASE("NVML answers nothing before init, and counts inits") {
   REQUIRE(nvml("nvmlShutdown") == kSuccess);
   CHECK(nvml("nvmlDeviceGetCount_v2", &count) == kUninitialized);
   CHECK(std::string(nvml_symbol<const char* (*)(int)>("nvmlErrorString")(kUninitialized)) == "Uninitialized");
+}
+
+TEST_CASE("a program that initialises NVML for each question keeps one mapping of the device folder") {
+  const auto mappings = [] {
+    std::ifstream maps("/proc/self/maps");
+    int count = 0;
+    for (std::string line; std::getline(maps, line);)
+      count += line.find(device_folder()) != std::string::npos ? 1 : 0;
+    return count;
+  };
+  const auto ask_once = [] {
+    REQUIRE(nvml("nvmlInit_v2") == kSuccess);
+    REQUIRE(nvml("nvmlShutdown") == kSuccess);
+  };
+  ask_once();
+  const int once = mappings();
+  CHECK(once > 0);
+  for (int i = 0; i < 20; ++i)
+    ask_once();
+  CHECK(mappings() == once);
 }
 
 TEST_CASE("a device is found by index, UUID and PCI address, and is the driver's device") {

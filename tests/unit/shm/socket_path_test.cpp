@@ -194,3 +194,16 @@ TEST_CASE("a socket that is not for this uid is denied by name") {
           return connect_to(folder / "broker.sock").error().code == Errc::denied ? 0 : 2;
         }) == 0);
 }
+
+TEST_CASE("folders that are made for a socket let every user through, whatever the umask") {
+  Folder folder;
+  const mode_t former = ::umask(0077);
+  const auto listening = listen_at(folder / "a/b/broker.sock", 0666);
+  ::umask(former);
+  REQUIRE(listening.ok());
+  for (const char* made : {"a", "a/b"}) {
+    struct stat status {};
+    REQUIRE(::stat((folder / made).c_str(), &status) == 0);
+    CHECK((status.st_mode & 07777) == 0755);
+  }
+}
