@@ -175,9 +175,9 @@ int serve(Loop& loop, KeeperLink& keeper, Config config, std::uint32_t restarts)
   if (!monitor.ok()) return refuse(monitor.error());
   Result<DeviceFacts> facts = facts_for_load(*device, *monitor);
   if (!facts.ok()) return refuse(facts.error());
+  // What a predecessor left is ours, not others'.
+  facts->in_use = saturating_sub(facts->in_use, config.broker.chunk * kept->chunks);
   const LoadReport load = apportion::load(config, *facts);
-  for (const std::string& warning : load.warnings)
-    log::warning("config", {{"warning", warning}});
   if (Status good = load.status(); !good.ok()) return refuse(good.error());
   if (Status fits = check_fd_limit(config, load); !fits.ok()) return refuse(fits.error());
 
@@ -185,6 +185,9 @@ int serve(Loop& loop, KeeperLink& keeper, Config config, std::uint32_t restarts)
   Opened opened;
   if (Status locked = lock_and_listen(keeper, *kept, description.uuid, opened); !locked.ok())
     return refuse(locked.error());
+  // After the lock: a second broker is told who is first, and nothing about memory that the first one has.
+  for (const std::string& warning : load.warnings)
+    log::warning("config", {{"warning", warning}});
   JournalShape shape = JournalShape::for_pool(load.pool, load.chunk, description.granularity);
   shape.device_uuid = uuid_words(description.uuid);
   std::string closed;

@@ -34,6 +34,8 @@ static int show_info(apportion_client* client, apportion_info* info) {
   return 0;
 }
 
+enum { kSmallest = 1 << 20 }; /* bytes */
+
 /* What a program does instead of preallocating: ask for what it would like, and settle for what is free. */
 static apportion_status allocate_or_settle(apportion_client* client, size_t wish, size_t* got, void** block) {
   apportion_status status = apportion_allocate(client, wish, NULL, 0, block);
@@ -43,8 +45,13 @@ static apportion_status allocate_or_settle(apportion_client* client, size_t wish
   apportion_info info = {.struct_size = sizeof info};
   status = apportion_get_info(client, &info);
   if (status != APPORTION_OK) return status;
-  *got = (size_t)info.free_bytes;
-  return apportion_allocate(client, *got, NULL, 0, block);
+  /* What this program is told is free; where others of the job have more than their part, ever smaller
+   * batches. */
+  *got = info.free_bytes > kSmallest ? (size_t)info.free_bytes : wish / 2;
+  while ((status = apportion_allocate(client, *got, NULL, 0, block)) == APPORTION_QUOTA &&
+         *got / 2 >= kSmallest)
+    *got /= 2;
+  return status;
 }
 
 /* Writes the first megabyte on the device two ways, and reads it back. */
