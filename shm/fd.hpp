@@ -34,8 +34,7 @@ class Fd {
   // Gives the number away; the caller closes it.
   [[nodiscard]] int release() { return std::exchange(fd_, -1); }
   void reset() {
-    if (fd_ >= 0) ::close(fd_);
-    fd_ = -1;
+    if (const int fd = release(); fd >= 0) ::close(fd);
   }
 
  private:
