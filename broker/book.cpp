@@ -273,6 +273,19 @@ void Book::offer(ChunkId id, SessionId session_id, RequestId request) {
   enter(chunk);
 }
 
+void Book::end_lease(BookedChunk& chunk) {
+  const SessionId lessee = chunk.lessee;
+  journal_.set_chunk(chunk.id, ChunkState::free, std::nullopt);
+  leave(chunk);
+  chunk.charge.give_back();
+  chunk.state = ChunkState::free;
+  chunk.lessee = {};
+  chunk.request = {};
+  chunk.sent = false;
+  enter(chunk);
+  forget_if_done(lessee);
+}
+
 void Book::mark_sent(ChunkId id) {
   BookedChunk& chunk = at(id);
   APPORTION_CHECK(chunk.state == ChunkState::offered);
@@ -282,16 +295,7 @@ void Book::mark_sent(ChunkId id) {
 void Book::roll_back(ChunkId id) {
   BookedChunk& chunk = at(id);
   APPORTION_CHECK(chunk.state == ChunkState::offered);
-  const SessionId lessee = chunk.lessee;
-  journal_.set_chunk(id, ChunkState::free, std::nullopt);
-  leave(chunk);
-  chunk.charge.give_back();
-  chunk.state = ChunkState::free;
-  chunk.lessee = {};
-  chunk.request = {};
-  chunk.sent = false;
-  enter(chunk);
-  forget_if_done(lessee);
+  end_lease(chunk);
 }
 
 void Book::hold(ChunkId id) {
@@ -311,21 +315,11 @@ void Book::begin_return(ChunkId id) {
 void Book::put_back(ChunkId id) {
   BookedChunk& chunk = at(id);
   APPORTION_CHECK(chunk.state == ChunkState::returning);
-  const SessionId lessee = chunk.lessee;
-  const BookedSession& session = at(lessee);
-  const Owner owner{session.job, session.uid};
+  const BookedSession& session = at(chunk.lessee);
   // The owner before FREE: a crash between the two leaves a RETURNING chunk of that same owner.
-  journal_.set_owner(id, journal_owner(owner));
-  journal_.set_chunk(id, ChunkState::free, std::nullopt);
-  leave(chunk);
-  chunk.charge.give_back();
-  chunk.state = ChunkState::free;
-  chunk.lessee = {};
-  chunk.request = {};
-  chunk.sent = false;
-  chunk.last_owner = owner;
-  enter(chunk);
-  forget_if_done(lessee);
+  chunk.last_owner = Owner{session.job, session.uid};
+  journal_.set_owner(id, journal_owner(*chunk.last_owner));
+  end_lease(chunk);
 }
 
 void Book::bury(ChunkId id) {

@@ -131,6 +131,9 @@ class Book {
   void adopt_session(SessionId id, JobIndex job, const JournalSession& fields);
   void adopt_chunk(ChunkId id, Bytes bytes, SessionId session);
   void leave_rest_unsettled();
+  // The adopted session's process is gone: its chunks are unsettled (in the journal ZOMBIE of an ENDED
+  // session, so that the next broker counts them too), and the session is forgotten.
+  void leave_unsettled(SessionId id);
 
   // Recounts everything; ends the process where an invariant is broken. O(slots used).
   void check() const;
@@ -145,6 +148,8 @@ class Book {
   void leave(BookedChunk& chunk);  // and removes it
   void move(BookedChunk& chunk, ChunkState to);
   void vacate(BookedChunk& chunk);
+  void end_lease(BookedChunk& chunk);            // -> FREE, charged to nobody
+  void leave_job(const BookedSession& session);  // counts it no more
   void forget_if_done(SessionId id);
   [[nodiscard]] JournalOwner journal_owner(const Owner& owner) const;
   void check_chunks(std::vector<Tally>& jobs, std::vector<Tally>& sessions, Tally& nobodys) const;

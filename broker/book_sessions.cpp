@@ -56,10 +56,14 @@ void Book::end(SessionId id) {
   APPORTION_CHECK(session.state == SessionPhase::attached || session.state == SessionPhase::orphan);
   journal_.set_session(id, SessionPhase::ended);
   session.state = SessionPhase::ended;
+  leave_job(session);
+  forget_if_done(id);
+}
+
+void Book::leave_job(const BookedSession& session) {
   JobBook& owner = job(session.job);
   if (--owner.sessions == 0) owner.arrival = 0;
   owner.changed = true;
-  forget_if_done(id);
 }
 
 void Book::forget_if_done(SessionId id) {
@@ -99,6 +103,23 @@ void Book::adopt_chunk(ChunkId id, Bytes bytes, SessionId session_id) {
   chunk.charge = Charge(job(at(session_id).job).account, bytes);
   loose_ -= bytes;
   enter(chunk);
+}
+
+void Book::leave_unsettled(SessionId id) {
+  const std::vector<std::uint32_t> slots = at(id).chunks;
+  for (const std::uint32_t slot : slots) {
+    BookedChunk& chunk = chunks_[slot];
+    APPORTION_CHECK(chunk.state == ChunkState::orphan);
+    journal_.set_chunk(chunk.id, ChunkState::zombie, id);
+    leave(chunk);
+    unsettled_ += chunk.bytes;
+    chunk = BookedChunk{};  // ends the charge; the journal's slot stays taken
+  }
+  if (slots.empty()) return end(id);
+  journal_.set_session(id, SessionPhase::ended);
+  BookedSession& session = at(id);
+  leave_job(session);
+  session = BookedSession{};  // the journal's slot stays taken
 }
 
 void Book::leave_rest_unsettled() {

@@ -4,7 +4,6 @@
 #include <utility>
 
 #include "broker/core_state.hpp"
-#include "broker/journal_image.hpp"
 
 namespace apportion {
 
@@ -33,49 +32,6 @@ Core::State::State(CoreSetup setup_in, Journal& journal_in)
   adopt_predecessor();
   journal.set_epoch(setup.epoch);
   settle();
-}
-
-void Core::State::close_with(std::string why) {
-  if (closed.empty()) closed = std::move(why);
-}
-
-// Until recovery is built, what a predecessor left is only counted: its leases are charged to their jobs, the
-// rest of the pool is unsettled, and nothing is granted. Over-counting, never under-counting (F11, F17).
-void Core::State::adopt_predecessor() {
-  if (!setup.closed.empty()) {
-    book.leave_rest_unsettled();
-    return close_with(setup.closed);
-  }
-  const Result<JournalImage> read = read_journal(journal.memory());
-  APPORTION_CHECK(read.ok());
-  const JournalImage& image = *read;
-  if (image.empty()) return;
-  const std::string advice =
-      "; end the clients of the earlier broker, then start apportiond with a new keeper";
-  if (image.shape.pool != setup.pool || image.shape.chunk != setup.chunk) {
-    book.leave_rest_unsettled();
-    return close_with("an earlier broker left a pool of another size (" + to_text(image.shape.pool) + ")" +
-                      advice);
-  }
-  for (const JournalImage::Session& session : image.sessions) {
-    const JournalImage::Job* job = image.job_in(session.fields.job_slot);
-    const auto rule = std::find_if(setup.jobs.begin(), setup.jobs.end(),
-                                   [&](const JobRule& r) { return job != nullptr && r.name == job->name; });
-    if (rule == setup.jobs.end()) continue;  // its job is gone from the config: its leases stay unsettled
-    const JobIndex index{static_cast<std::uint32_t>(rule - setup.jobs.begin())};
-    book.adopt_session(session.id, index, session.fields);
-    for (const JournalImage::Lease& lease : image.chunks) {
-      if (lease.session_slot != session.id.slot() || lease.bytes > book.loose()) continue;
-      book.adopt_chunk(lease.id, lease.bytes, session.id);
-    }
-  }
-  book.leave_rest_unsettled();
-  std::string why = "an earlier broker left " + std::to_string(image.chunks.size()) +
-                    " chunks, and this version cannot take them over yet" + advice;
-  if (!image.damaged.empty()) {
-    why += " (" + std::to_string(image.damaged.size()) + " records of its journal are damaged)";
-  }
-  close_with(std::move(why));
 }
 
 void Core::State::dispatch(const Event& event, Actions& out) {
@@ -130,7 +86,8 @@ void Core::start(SteadyNs now, Actions& out) {
   if (state_->closed.empty()) {
     state_->stock.start(now, body);
   } else {
-    body.emplace_back(log_line(actions::Log::Level::error, "closed", {{"why", state_->closed}}));
+    body.emplace_back(log_line(actions::Log::Level::error, "closed",
+                               {{"why", state_->closed}, {"remedy", state_->way_out()}}));
   }
   state_->finish(body, out);
 }
@@ -145,8 +102,8 @@ bool Core::wants_tick() const {
 bool Core::ready() const {
   return state_->said_ready;
 }
-const std::string& Core::closed() const {
-  return state_->closed;
+std::string Core::closed() const {
+  return state_->closed_text();
 }
 LedgerSnapshot Core::ledger() const {
   return state_->ledger();

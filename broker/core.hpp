@@ -38,8 +38,8 @@ class Core {
 
   [[nodiscard]] bool wants_tick() const;
   [[nodiscard]] bool ready() const;
-  // Why nothing is granted; empty where the broker is open.
-  [[nodiscard]] const std::string& closed() const;
+  // Why nothing is granted, and what to do about it now; empty where the broker is open.
+  [[nodiscard]] std::string closed() const;
 
   // What PublishLedger is about. epoch and generation are the writer's to fill.
   [[nodiscard]] LedgerSnapshot ledger() const;

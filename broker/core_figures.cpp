@@ -163,11 +163,12 @@ void Core::State::publish(Actions& out) {
   if (any) out.emplace_back(actions::PublishLedger{});
 }
 
-// At the limit only the job's own sessions are in the way; else those of all others.
+// At the limit only the job's own sessions are in the way; else those of all others. Where the broker is
+// closed the remedy names them.
 std::vector<Holder> Core::State::holders(JobIndex asking, Refusal::Rule rule) const {
   const bool own = rule == Refusal::Rule::limit;
   std::vector<Holder> found;
-  if (rule == Refusal::Rule::malformed) return found;
+  if (rule == Refusal::Rule::malformed || rule == Refusal::Rule::closed) return found;
   for (const BookedSession& session : book.session_slots()) {
     if (session.state == SessionPhase::vacant || (session.job == asking) != own ||
         session.tally.total().value == 0)
@@ -177,6 +178,7 @@ std::vector<Holder> Core::State::holders(JobIndex asking, Refusal::Rule rule) co
     holder.job = job.name;
     holder.pid = session.pid;
     holder.uid = session.uid;
+    holder.ended = session.state == SessionPhase::ended;
     holder.held = session.tally.total();
     holder.above_guarantee = saturating_sub(
         job.account.charged(),
@@ -213,7 +215,7 @@ std::string remedy_for(const Refusal& refusal, Bytes transit) {
     case Refusal::Rule::send_failed:
       return "raise the broker's or the client's limit of open files, then ask again";
     case Refusal::Rule::closed:
-      return "see the reason; `apportion status` shows what is still held";
+      break;  // the core's own word (way_out)
   }
   return "";
 }
@@ -254,7 +256,8 @@ Refusal Core::State::refusal(const BookedSession& session, Bytes asked, Refusal:
   refusal.headroom = headroom;
   refusal.free = book.free();
   refusal.holders = holders(session.job, rule);
-  refusal.remedy = remedy_for(refusal, {figures.charged - figures.used});
+  refusal.remedy =
+      rule == Refusal::Rule::closed ? way_out() : remedy_for(refusal, {figures.charged - figures.used});
 
   std::string& line = refusal.reason;
   line = "job " + refusal.job + ": " + to_text(asked) + " refused: " + sentence_for(rule);
@@ -264,8 +267,9 @@ Refusal Core::State::refusal(const BookedSession& session, Bytes asked, Refusal:
           to_text(headroom) + " now, free " + to_text(refusal.free);
   for (std::size_t i = 0; i < refusal.holders.size(); ++i) {
     const Holder& holder = refusal.holders[i];
-    line += (i == 0 ? "; held by " : ", ") + holder.job + " (pid " + std::to_string(holder.pid) + ", uid " +
-            std::to_string(holder.uid) + ", " + to_text(holder.held) + ")";
+    line += (i == 0 ? "; held by " : ", ") + holder.job + " (pid " + std::to_string(holder.pid) +
+            (holder.ended ? " that has ended, uid " : ", uid ") + std::to_string(holder.uid) + ", " +
+            to_text(holder.held) + ")";
   }
   line += "; would help: " + refusal.remedy;
   return refusal;

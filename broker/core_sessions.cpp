@@ -16,6 +16,15 @@ std::string list_of_jobs(const CoreSetup& setup) {
 
 }  // namespace
 
+actions::Log lost_client(const BookedSession& session, const std::string& job, Bytes bytes) {
+  return log_line(actions::Log::Level::info, "lost",
+                  {{"what", "client"},
+                   {"job", job},
+                   {"pid", std::to_string(session.pid)},
+                   {"uid", std::to_string(session.uid)},
+                   {"bytes", std::to_string(bytes.value)}});
+}
+
 const BookedSession* Core::State::live(SessionId id) const {
   const BookedSession* session = book.find(id);
   return session != nullptr && session->state != SessionPhase::ended ? session : nullptr;
@@ -84,10 +93,10 @@ void Core::State::on(const events::SessionWanted& event, Actions& out) {
 // A client comes back after its connection broke. What it lists and the book knows is HELD again; what the
 // book knows and it does not list is returned; what it lists and the book does not know is refused (F16).
 void Core::State::resume(const events::SessionWanted& event, Actions& out) {
-  const auto refuse_hello = [&](Errc code, const char* why) {
-    out.emplace_back(actions::RefuseHello{event.connection, {code, why}});
+  const auto refuse_hello = [&](Errc code, std::string why) {
+    out.emplace_back(actions::RefuseHello{event.connection, {code, std::move(why)}});
   };
-  if (!closed.empty()) return refuse_hello(Errc::busy, closed.c_str());
+  if (!closed.empty()) return refuse_hello(Errc::busy, closed_text());
   const auto& sessions = book.session_slots();
   const auto found = std::find_if(sessions.begin(), sessions.end(), [&](const BookedSession& session) {
     return (session.state == SessionPhase::attached || session.state == SessionPhase::orphan) &&
@@ -170,6 +179,7 @@ void Core::State::on(const events::Detached& event, Actions& out) {
 void Core::State::on(const events::ProcessGone& event, Actions& out) {
   const BookedSession* session = live(event.session);
   if (session == nullptr) return;
+  if (!closed.empty()) return leave_unsettled(*session, out);
   stock.cancel(event.session);
   forget_releases(event.session);
   Bytes lost{};
@@ -185,14 +195,7 @@ void Core::State::on(const events::ProcessGone& event, Actions& out) {
     stock.retire(chunk.id);
   }
   // A program that ends without a goodbye and holds nothing is nobody's concern.
-  if (lost.value != 0) {
-    out.emplace_back(log_line(actions::Log::Level::info, "lost",
-                              {{"what", "client"},
-                               {"job", book.job(session->job).name},
-                               {"pid", std::to_string(session->pid)},
-                               {"uid", std::to_string(session->uid)},
-                               {"bytes", std::to_string(lost.value)}}));
-  }
+  if (lost.value != 0) out.emplace_back(lost_client(*session, book.job(session->job).name, lost));
   book.end(event.session);
   out.emplace_back(actions::EndSession{event.session, "its process is gone", {}});
 }

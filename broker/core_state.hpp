@@ -1,6 +1,7 @@
 // The inside of the core, shared by its .cpp files only: the book, the stock, and what is published.
 //
-//   core.cpp           dispatch, start, what a predecessor left, publishing
+//   core.cpp           dispatch, start, publishing
+//   core_closed.cpp    what a predecessor left
 //   core_sessions.cpp  attach, resume, hang-up, death, goodbye
 //   core_leases.cpp    request, grant, ack, nack, return
 //   core_figures.cpp   ledger records, job pages, the words of a refusal
@@ -39,9 +40,12 @@ struct Core::State {
     stock.handle(event, out);
   }
 
-  // core.cpp
+  // core_closed.cpp
   void adopt_predecessor();
-  void close_with(std::string why);
+  void close_with(std::string why, bool known);
+  void leave_unsettled(const BookedSession& session, Actions& out);  // its process is gone
+  [[nodiscard]] std::string way_out() const;                         // how a person opens it again
+  [[nodiscard]] std::string closed_text() const;
 
   // core_sessions.cpp
   [[nodiscard]] Result<JobIndex> job_for(const events::SessionWanted& event) const;
@@ -94,11 +98,15 @@ struct Core::State {
   };
   std::vector<Job> jobs;
   std::vector<Answer> answers;
-  std::string closed;
+  std::string closed;         // why; empty: open
+  bool holders_known = true;  // closed: all who may hold what the predecessor left are sessions of the book
   Bytes foreign{};
   bool started = false;
   bool said_ready = false;
 };
+
+// A client's process ended, and held memory.
+[[nodiscard]] actions::Log lost_client(const BookedSession& session, const std::string& job, Bytes bytes);
 
 // A log line; values are texts already.
 [[nodiscard]] actions::Log log_line(actions::Log::Level level, std::string event,

@@ -38,6 +38,7 @@ struct Holder {
   std::string job;
   std::int32_t pid = 0;
   std::uint32_t uid = 0;
+  bool ended = false;  // its process has, and the device has not given the memory back yet
   Bytes held{};
   Bytes above_guarantee{};  // how much its job is above its guarantee in force
 };

@@ -127,6 +127,18 @@ bool Server::bind(ConnectionId id, SessionId session) {
   return true;
 }
 
+void Server::watch(SessionId session, pid_t pid, std::uint64_t start_time) {
+  if (pid == 0) return;
+  Result<Fd> pidfd = open_pidfd(pid, start_time);
+  if (!pidfd.ok() && pidfd.error().code == Errc::not_found) return sink_.event(events::ProcessGone{session});
+  if (!pidfd.ok())
+    return log::warning("lost", {{"what", "watch of a client's process"},
+                                 {"pid", std::to_string(pid)},
+                                 {"why", pidfd.error().message}});
+  sessions_[session].watch =
+      std::make_unique<ProcessWatch>(loop_, *std::move(pidfd), [this, session] { process_gone(session); });
+}
+
 ClientConnection* Server::connection_of(SessionId session) {
   const auto found = sessions_.find(session);
   return found == sessions_.end() ? nullptr : find(found->second.connection);

@@ -48,6 +48,9 @@ class Server final : public ClientConnection::Owner {
 
   // A session is made or resumed for a connection. False: the connection is gone already.
   bool bind(ConnectionId connection, SessionId session);
+  // A session without a connection: its process's end is reported as any other's, at once where it has ended
+  // by now. A process that we cannot see (F10) is taken to live.
+  void watch(SessionId session, pid_t pid, std::uint64_t start_time);
   [[nodiscard]] ClientConnection* connection_of(SessionId session);
   [[nodiscard]] ClientConnection* find(ConnectionId id);
   // Answers a DETACH, or says why, and closes. The process is no longer watched.

@@ -45,6 +45,8 @@ struct CoreSetup {
   std::uint64_t epoch = 1;
   // Not empty: start closed for this reason, all of the pool unknown (F17: a journal that cannot be read).
   std::string closed;
+  // The process that a person ends so that keeper and broker end: the broker's own.
+  std::int32_t stop_pid = 0;
   // Recount everything after each event. For tests and debug builds: O(chunks) per event.
   bool check_every_event = false;
 };

@@ -95,6 +95,7 @@ int Shell::run() {
     fatal(watched.error());
     return exit_code_;
   }
+  watch_predecessors();
   Actions actions;
   core_.start(now(), actions);
   perform(actions);
@@ -103,16 +104,23 @@ int Shell::run() {
   return exit_code_;
 }
 
+// The sessions of an earlier broker that a closed one goes on naming: no connection tells of their end.
+void Shell::watch_predecessors() {
+  std::vector<BookedSession> adopted = core_.book().session_slots();
+  for (const BookedSession& session : adopted)
+    if (session.state == SessionPhase::orphan) server_.watch(session.id, session.pid, session.start_time);
+}
+
 // F51. A new keeper, started by the living broker, comes with crash recovery; until then the broker serves
 // on, and only its own crash would cost memory. Before it was ready nobody depends on it.
 void Shell::keeper_lost(const std::string& why) {
   if (!core_.ready()) return fatal({Errc::disconnected, "the keeper is gone (" + why + ")"});
   parts_.facts.keeper_pid = 0;
-  log::error("lost", {{"what", "keeper"},
-                      {"why", why},
-                      {"remedy",
-                       "restart apportiond when its jobs are done: until then a crash of the broker "
-                       "loses what it knows"}});
+  log::error("lost",
+             {{"what", "keeper"},
+              {"why", why},
+              {"remedy", "when its jobs are done, stop apportiond (kill -TERM " + std::to_string(getpid()) +
+                             ") and start it again: until then a crash of the broker loses what it knows"}});
 }
 
 // Events that come up while actions are carried out wait their turn: the core sees one at a time.

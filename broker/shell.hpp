@@ -75,6 +75,7 @@ class Shell final : private Server::Sink {
   void withdraw(const actions::Welcome& welcome);
   void unmake_unkept(const std::vector<ChunkId>& ids, const Error& why);
   void refuse_hello(ClientConnection& connection, const Error& error);
+  void watch_predecessors();
   void read_room();
   void room_read(const Pool::Room& room);
   void answer_askers();

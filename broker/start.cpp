@@ -121,16 +121,17 @@ Result<Journal> find_journal(KeeperLink& keeper, KeeperLink::Inheritance& kept, 
   Result<Journal> journal = adopt_journal(kept, opened);
   if (!journal.ok()) {
     // F17, F19: what is leased is unknown. The keeper keeps the old journal: this one is for us alone.
-    closed = "what an earlier broker left cannot be read (" + journal.error().message +
-             "): end its clients (" + std::to_string(kept.chunks) +
-             " chunks are kept), then start apportiond with a new keeper";
+    closed = "what an earlier broker left cannot be read (" + journal.error().message + "), and " +
+             std::to_string(kept.chunks) + " chunks are kept";
     return make_journal(nullptr, shape, opened);
   }
   // The device is what the keeper's lock is for; another one needs another keeper.
   if (journal->shape().device_uuid != shape.device_uuid)
-    return Error{Errc::invalid,
-                 "the config names another device than the one that this keeper keeps memory of: end its "
-                 "clients, then start apportiond with a new keeper, or name the old device again"};
+    return Error{
+        Errc::invalid,
+        "the config names another device than the one that this keeper keeps memory of: name the old "
+        "device again, or end its clients, then stop apportiond (kill -TERM " +
+            std::to_string(getppid()) + ") and start it again"};
   // Nothing is leased: a changed pool may start with a new journal. One with leases is the core's to judge.
   const Result<JournalImage> image = read_journal(journal->memory());
   if (image.ok() && image->empty() && journal->shape() != shape) return make_journal(&keeper, shape, opened);
@@ -198,6 +199,7 @@ int serve(Loop& loop, KeeperLink& keeper, Config config, std::uint32_t restarts)
   parts.setup = core_setup(config, load, 1 + restarts);
   parts.setup.granularity = description.granularity;
   parts.setup.closed = std::move(closed);
+  parts.setup.stop_pid = getpid();
   parts.facts = {.device_uuid = description.uuid,
                  .device_name = description.name,
                  .socket = opened.socket_path,

@@ -27,6 +27,10 @@ std::string head(const StatusAnswer& answer) {
   out += "broker   pid " + std::to_string(broker.pid) + ", keeper " + std::to_string(broker.keeper_pid) +
          ", up " + std::to_string(broker.uptime_ms / 1000) + " s, " + std::string(broker.socket.view()) +
          "\n";
+  if (broker.keeper_pid == 0)
+    out += "keeper   gone; when the jobs are done, stop apportiond (kill -TERM " +
+           std::to_string(broker.pid) +
+           ") and start it again: until then a crash of the broker loses what it knows\n";
   if (!broker.note.empty()) out += "closed   " + std::string(broker.note.view()) + "\n";
   out += "pool     " + text(totals.pool) + " = charged " + text(totals.charged) + " + in transit " +
          text(totals.in_transit) + " + free " + text(totals.free + totals.loose) + "; chunks of " +

@@ -150,4 +150,15 @@ Result<Fd> open_pidfd(pid_t pid) {
   return error;
 }
 
+Result<Fd> open_pidfd(pid_t pid, std::uint64_t start_time) {
+  Result<Fd> pidfd = open_pidfd(pid);
+  if (!pidfd) return pidfd;
+  const Result<std::uint64_t> now = process_start_time(pid);
+  const bool another = now && start_time != 0 && *now != start_time;
+  // A zombie of its parent has ended, too; and where its number changed hands meanwhile, so has it.
+  if (another || has_exited(*pidfd))
+    return Error{Errc::not_found, "process " + std::to_string(pid) + " has ended"};
+  return pidfd;
+}
+
 }  // namespace apportion

@@ -40,4 +40,8 @@ enum class PidfdSource { automatic, by_pid };
 // Close-on-exec. Errc::not_found: no such process.
 [[nodiscard]] Result<Fd> open_pidfd(pid_t pid);
 
+// Of the process that had this number at that time (0: unknown). Errc::not_found: it has ended, whoever has
+// the number now (F08).
+[[nodiscard]] Result<Fd> open_pidfd(pid_t pid, std::uint64_t start_time);
+
 }  // namespace apportion

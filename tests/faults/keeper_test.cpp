@@ -81,6 +81,53 @@ TEST_CASE("a killed broker is started again, closed, and clients keep what they 
   CHECK(more.text.find("what is held stays usable") != std::string::npos);
 }
 
+TEST_CASE("a closed broker names those who live only, and what it says to do opens it again") {
+  TestBroker broker(two_jobs());
+  TestClient early(broker);
+  TestClient late(broker);
+  TestClient last(broker);
+  for (TestClient* client : {&early, &late, &last}) {
+    client->attach("a");
+    static_cast<void>(client->alloc(256_MiB));
+  }
+  const pid_t dead = broker.broker_pid();
+  broker.keeper().signal(SIGSTOP);  // so that one client ends while there is no broker
+  ::kill(dead, SIGKILL);
+  early.kill();
+  broker.keeper().signal(SIGCONT);
+  const pid_t closed = next_broker(broker, dead);
+  const auto names = [](const std::string_view text, pid_t pid) {
+    return text.find(" " + std::to_string(pid) + ",") != std::string_view::npos;
+  };
+  CHECK_FALSE(broker.session_of(early.pid()));
+  CHECK(broker.session_of(late.pid()));
+  late.kill();
+  CHECK(eventually([&] { return !broker.session_of(late.pid()); }));
+  StatusAnswer status = broker.status();
+  INFO(status.broker.note.view());
+  CHECK(names(status.broker.note.view(), last.pid()));
+  CHECK_FALSE(names(status.broker.note.view(), early.pid()));
+  CHECK_FALSE(names(status.broker.note.view(), late.pid()));
+  TestBroker::check_sums(status);
+  {
+    TestClient refused(broker);
+    refused.attach("b");
+    const TestClient::Answer answer = refused.ask("alloc " + std::to_string((64_MiB).value));
+    INFO(answer.text);
+    CHECK(names(answer.text, last.pid()));
+    CHECK_FALSE(names(answer.text, late.pid()));
+  }
+  last.kill();
+  CHECK(eventually([&] { return broker.status().broker.totals.charged == 0; }));
+  status = broker.status();
+  INFO(status.broker.note.view());
+  const std::string stop = "stop apportiond (kill -TERM " + std::to_string(closed) + ") and start it again";
+  CHECK(status.broker.note.view().ends_with("yet: " + stop));
+  ::kill(closed, SIGTERM);
+  CHECK(broker.keeper().wait() == 0);
+  CHECK(broker.device().wait_no_references(20'000));
+}
+
 TEST_CASE("F45: a broker that is stuck is killed by its keeper and started again") {
   TestBroker broker(two_jobs());
   TestClient client(broker);

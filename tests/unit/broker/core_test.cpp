@@ -100,6 +100,19 @@ TEST_CASE("core R14: a lone job reaches its limit, the whole pool; the next to a
   CHECK(world.take(1, 2).size() == 2);
 }
 
+TEST_CASE("core: a refusal says of a holder that it has ended") {
+  World world(two_jobs(), two_places());
+  world.start();
+  world.attach(0);
+  CHECK(world.take(0, 4).size() == 4);
+  world.attach(1);
+  const std::string pid = std::to_string(world.client(0).pid);
+  world.apply({Kind::die, 0});  // the device has not given its memory back
+  CHECK(world.take(1, 2).empty());
+  CHECK(world.take_refusals().at(0).reason.find("held by a (pid " + pid +
+                                                " that has ended, uid 1000, 128 MiB)") != std::string::npos);
+}
+
 TEST_CASE("core: a burst leaves every present job its guarantee") {
   World world(two_jobs(), two_places());
   world.start();

@@ -88,6 +88,7 @@ TEST_CASE("F51: without its keeper the broker serves on: chunks are made, unmade
   TestBroker::check_sums(status);
   CHECK(status.broker.keeper_pid == 0);
   CHECK(broker.logged("event=lost what=keeper"));
+  CHECK(broker.logged("stop apportiond (kill -TERM " + std::to_string(pid) + ")"));
   client.detach();
   broker.wait_idle();
   ::kill(pid, SIGTERM);  // nobody else does

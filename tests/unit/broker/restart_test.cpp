@@ -1,6 +1,8 @@
 // A broker that finds its predecessor's journal: until recovery is built it counts and grants nothing.
+#include <algorithm>
 #include <cstring>
 
+#include "broker/book.hpp"
 #include "broker/core.hpp"
 #include "tests/support/catch.hpp"
 #include "tests/unit/broker/world.hpp"
@@ -70,11 +72,53 @@ TEST_CASE(
     CHECK_FALSE(std::holds_alternative<actions::SendGrant>(action));
     if (const auto* refusal = std::get_if<actions::SendRefusal>(&action)) {
       refused = refusal->refusal.rule == Refusal::Rule::closed &&
-                refusal->refusal.reason.find("earlier broker") != std::string::npos;
+                refusal->refusal.reason.find("earlier broker") != std::string::npos &&
+                refusal->refusal.reason.ends_with("(kill -TERM 0) and start it again");
     }
   }
   CHECK(refused);
   next.core.check();
+}
+
+TEST_CASE("F11: a closed broker forgets who has ended, and says what is left to do") {
+  CoreSetup setup = two_jobs();
+  World world(setup, {{"a", 1000}, {"b", 2000}});
+  world.start();
+  const SessionId first = world.attach(0);
+  const SessionId second = world.attach(1);
+  world.take(0, 2);
+  world.take(1, 1);
+  setup.stop_pid = 77;
+  Restarted next(copy_of(world), setup);
+  const std::string pids[] = {std::to_string(next.core.book().find(first)->pid),
+                              std::to_string(next.core.book().find(second)->pid)};
+  Actions actions;
+  next.core.start({1}, actions);
+  CHECK(next.core.closed().ends_with("yet: end pid " + pids[0] + ", " + pids[1] +
+                                     ", then stop apportiond (kill -TERM 77) and start it again"));
+  next.core.handle(events::ProcessGone{first}, actions);
+  next.core.check();
+  CHECK(next.core.closed().ends_with("yet: end pid " + pids[1] +
+                                     ", then stop apportiond (kill -TERM 77) and start it again"));
+  CHECK(next.core.book().find(first) == nullptr);
+  CHECK(next.core.ledger().sessions.size() == 1);
+  CHECK(next.core.pool().charged == kTestChunk);
+  CHECK(next.core.pool().unsettled == kTestChunk * 3);
+  CHECK(next.core.pool().free == 0_B);
+  actions.clear();
+  next.core.handle(events::ProcessGone{second}, actions);
+  next.core.check();
+  CHECK(next.core.closed().ends_with("yet: stop apportiond (kill -TERM 77) and start it again"));
+  CHECK(std::any_of(actions.begin(), actions.end(), [](const Action& action) {
+    const auto* end = std::get_if<actions::EndSession>(&action);
+    return end != nullptr;
+  }));
+  // Counted by the broker after this one, too, and by no name.
+  Restarted third(next.memory, setup);
+  third.core.check();
+  CHECK(third.core.closed().starts_with("an earlier broker left 4 chunks"));
+  CHECK(third.core.ledger().sessions.empty());
+  CHECK(third.core.pool().unsettled == kTestChunk * 4);
 }
 
 TEST_CASE("F17: a damaged record makes the start closed and its bytes stay out of what is free") {
@@ -173,7 +217,7 @@ TEST_CASE("F17: with a journal that cannot be read the start is closed and all o
   World world(setup, {{"a", 1000}});
   world.start();
   CHECK(world.core().ready());
-  CHECK(world.core().closed() == "the journal is damaged");
+  CHECK(world.core().closed().starts_with("the journal is damaged: end the earlier broker's clients, then "));
   CHECK(world.core().pool().unsettled == 128_MiB);
   CHECK(world.core().pool().free == 0_B);
   world.attach(0);

@@ -34,6 +34,14 @@ TEST_CASE("status text: a closed broker says why, and a simulated device is name
   CHECK(text.find("Some GPU, 80 GiB (simulated device)\n") != std::string::npos);
 }
 
+TEST_CASE("status text: a broker that lost its keeper says which process to stop") {
+  StatusAnswer answer = hand_made_answer();
+  answer.broker.keeper_pid = 0;
+  CHECK(status_text(answer).find(
+            "\nkeeper   gone; when the jobs are done, stop apportiond (kill -TERM 101) and "
+            "start it again") != std::string::npos);
+}
+
 TEST_CASE("status text: a device that nobody uses has no table of processes") {
   StatusAnswer answer = hand_made_answer();
   answer.sessions.clear();

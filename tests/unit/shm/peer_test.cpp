@@ -193,3 +193,24 @@ TEST_CASE("a process that does not exist is not found") {
   CHECK(process_start_time(pid).error().code == Errc::not_found);
   CHECK(open_pidfd(pid).error().code == Errc::not_found);
 }
+
+TEST_CASE("F08: a pidfd by number and start time is of that process, and of none that has its number now") {
+  auto pair = channel::make_pair();
+  REQUIRE(pair.ok());
+  const pid_t pid = start_child([&] {
+    pair->first.reset();
+    channel::Datagram datagram;
+    return channel::receive(pair->second.get(), datagram, soon(60)).ok() ? 1 : 0;
+  });
+  const std::uint64_t start = process_start_time(pid).value();
+  const Result<Fd> known = open_pidfd(pid, start);
+  CHECK(known.ok());
+  CHECK(open_pidfd(pid, 0).ok());  // unknown: the number is all there is
+  CHECK(open_pidfd(pid, start + 1).error().code == Errc::not_found);
+  pair->first.reset();
+  pollfd ended{known->get(), POLLIN, 0};
+  REQUIRE(::poll(&ended, 1, 20'000) == 1);
+  CHECK(open_pidfd(pid, start).error().code == Errc::not_found);  // its parent has not looked yet
+  CHECK(wait_for_child(pid) == 0);
+  CHECK(open_pidfd(pid, start).error().code == Errc::not_found);
+}
