@@ -43,7 +43,7 @@ class Broker:
         self.process = None
 
     def start(self):
-        """Returns when the broker has said that it is ready; raises with its words when it ends instead."""
+        """Its words, once the broker has said that it is ready; raises with them when it ends instead."""
         own = dict(self.environment, CUDASIM_DIR=self.device + "/device")
         self.process = subprocess.Popen([program("broker/apportiond"), "--config", str(self.config)], env=own,
                                         stdin=subprocess.DEVNULL, stderr=subprocess.PIPE)
@@ -55,6 +55,7 @@ class Broker:
             if not part:
                 raise RuntimeError(f"the broker is not ready: {said.decode()}")
             said += part
+        return said.decode()
 
     def stop(self):
         """Its exit status."""
@@ -63,6 +64,11 @@ class Broker:
         self.process.stderr.close()
         self.process = None
         return code
+
+    def close(self):
+        if self.process is not None:
+            self.stop()
+        shutil.rmtree(self.device, ignore_errors=True)
 
     def run(self, *command, **variables):
         """A program beside the broker; a variable of None is removed."""
@@ -81,9 +87,7 @@ def running_broker(config=CONFIG):
             broker.start()
             yield broker
         finally:
-            if broker.process is not None:
-                broker.stop()
-            shutil.rmtree(broker.device, ignore_errors=True)
+            broker.close()
 
 
 class Tap:
