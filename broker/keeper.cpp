@@ -273,6 +273,7 @@ class Keeper {
 int run_keeper(const std::vector<std::string>& argv) {
   std::signal(SIGPIPE, SIG_IGN);  // a log reader that went away
   log::open("keeper");
+  log::check_level();
   raise_fd_limit();
   return Keeper(argv).run();
 }

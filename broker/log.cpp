@@ -62,9 +62,15 @@ void open(const char* who) {
     spdlog::set_level(spdlog::level::err);
   } else if (word == "off") {
     spdlog::set_level(spdlog::level::off);
-  } else if (word != "info") {
-    warning("config", {{"APPORTION_LOG", std::string(word)}, {"remedy", "use info, warning, error or off"}});
   }
+}
+
+void check_level() {
+  const char* wanted = std::getenv("APPORTION_LOG");
+  const std::string_view word = wanted == nullptr ? "info" : wanted;
+  for (const std::string_view known : {"info", "warning", "error", "off"})
+    if (word == known) return;
+  warning("config", {{"APPORTION_LOG", std::string(word)}, {"remedy", "use info, warning, error or off"}});
 }
 
 std::string line(std::string_view event, std::span<const Field> fields) {

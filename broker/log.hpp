@@ -19,8 +19,10 @@ enum class Level { info, warning, error };
 using Field = std::pair<std::string, std::string>;
 
 // `who` stands in each line: "keeper" or "broker". The least level shown comes from APPORTION_LOG: "info"
-// (default), "warning", "error" or "off"; another word is reported in one line and means "info".
+// (default), "warning", "error" or "off"; another word means "info".
 void open(const char* who);
+// Another word is reported in one line: by the keeper, for the brokers that it starts too.
+void check_level();
 
 void write(Level level, std::string_view event, std::span<const Field> fields);
 void info(std::string_view event, std::initializer_list<Field> fields);

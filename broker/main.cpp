@@ -1,6 +1,8 @@
 // apportiond: the command line. Starts the keeper, which starts the broker; or tells what a device can do.
 #include <CLI/CLI.hpp>
 #include <cstdio>
+#include <iostream>
+#include <sstream>
 #include <string>
 
 #include "broker/keeper.hpp"
@@ -18,6 +20,16 @@ constexpr const char* kExamples = R"(Examples:
 
 Without --config: $APPORTION_CONFIG, $XDG_CONFIG_HOME/apportion/apportion.toml, /etc/apportion/apportion.toml.
 It stays in the foreground and stops on SIGTERM or SIGINT; programs that hold memory keep it until they end.)";
+
+constexpr int kWrongUse = 2;
+
+// The text of --help and --version, or one line on what is wrong with the command line.
+int end_of_parse(const CLI::App& app, const CLI::ParseError& end) {
+  std::ostringstream ignored;
+  if (app.exit(end, std::cout, ignored) == 0) return 0;
+  std::fprintf(stderr, "apportiond: %s; see: apportiond --help\n", end.what());
+  return kWrongUse;
+}
 
 int probe(const std::string& device_name, bool json) {
   apportion::Result<apportion::Device> device = apportion::Device::open(device_name);
@@ -51,7 +63,11 @@ int main(int argc, char** argv) {
   app.add_flag("--json", json, "for --probe: one line of JSON")->needs(probing);
   app.add_option(apportion::kBrokerFlag, channel)->group("");
   app.add_option(apportion::kRestartsFlag, options.restarts)->group("");
-  CLI11_PARSE(app, argc, argv);
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::ParseError& end) {
+    return end_of_parse(app, end);
+  }
   if (wants_probe) return probe(device, json);
   if (channel < 0) return apportion::run_keeper({argv, argv + argc});
   options.keeper_channel = apportion::Fd(channel);

@@ -6,10 +6,11 @@ import pathlib
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "support"))
-from broker import PATIENCE_S, Tap, program, running_broker  # noqa: E402
+from broker import PATIENCE_S, Broker, Tap, program, running_broker  # noqa: E402
 
 APPORTION = program("cli/apportion")
 VERBS = ("status", "check", "demo")
@@ -132,9 +133,37 @@ def closed_streams_of_the_broker(tap, broker):
     tap.check("and stops", (code := mute.wait(PATIENCE_S)) == 0, code)
 
 
+def daemon_command_line(tap):
+    for arguments, line in (
+            (("--cnfig",), "apportiond: The following argument was not expected: --cnfig; see: apportiond --help\n"),
+            (("--json",), "apportiond: --json requires --probe; see: apportiond --help\n")):
+        ran = subprocess.run([program("broker/apportiond"), *arguments], stdin=subprocess.DEVNULL, capture_output=True,
+                             text=True, timeout=PATIENCE_S, check=False)
+        tap.check(f"apportiond: a wrong command line is one line and exit status 2: {' '.join(arguments)}",
+                  (ran.returncode, ran.stdout, ran.stderr) == (2, "", line), shown(ran))
+
+
+def own_folder(tap):
+    """A broker at a path like the default one, with an unknown APPORTION_LOG."""
+    with tempfile.TemporaryDirectory(prefix="broker-") as folder:
+        broker = Broker(pathlib.Path(folder))
+        place = pathlib.Path(folder) / "apportion/GPU-1"
+        broker.environment.update(APPORTION_SOCKET=str(place / "broker.sock"), APPORTION_LOG="loud")
+        try:
+            said = broker.start()
+            tap.check("an unknown APPORTION_LOG is told once", said.count("APPORTION_LOG=loud") == 1, said)
+            tap.check("the broker's folder is there while it serves", place.is_dir())
+            broker.stop()
+            tap.check("a clean stop leaves no folder of the device", os.listdir(place.parent) == [], os.listdir(place.parent))
+        finally:
+            broker.close()
+
+
 def main():
     tap = Tap()
     command_line(tap)
+    daemon_command_line(tap)
+    own_folder(tap)
     with running_broker() as broker:
         status(tap, broker)
         closed_output(tap, broker)
