@@ -8,6 +8,7 @@
 #include "broker/keeper.hpp"
 #include "broker/start.hpp"
 #include "gpu/probe_text.hpp"
+#include "gpu/simulator.hpp"
 #include "shm/standard_streams.hpp"
 
 namespace {
@@ -32,6 +33,7 @@ int end_of_parse(const CLI::App& app, const CLI::ParseError& end) {
 }
 
 int probe(const std::string& device_name, bool json) {
+  apportion::leave_no_simulator();
   apportion::Result<apportion::Device> device = apportion::Device::open(device_name);
   if (!device.ok()) {
     std::fprintf(stderr, "apportiond: %s\n", device.error().message.c_str());

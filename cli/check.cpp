@@ -5,6 +5,7 @@
 #include "config/find.hpp"
 #include "config/load.hpp"
 #include "gpu/device_monitor.hpp"
+#include "gpu/simulator.hpp"
 
 namespace apportion {
 namespace {
@@ -35,6 +36,7 @@ Result<CheckAnswer> check_config(const CheckOptions& options) {
     config->broker.device = *other;
   }
   const std::string where = options.device.empty() ? config->where("broker.device") : "--device";
+  leave_no_simulator();
   Result<Device> device = Device::open(config->broker.device);
   if (!device.ok()) return Error{device.error().code, where + ": " + device.error().message};
   Result<DeviceMonitor> monitor = DeviceMonitor::open(*device);

@@ -1,6 +1,8 @@
 // The simulated driver's place and environment: gpu/simulator.hpp.
 #include "gpu/simulator.hpp"
 
+#include <linux/magic.h>
+#include <sys/statfs.h>
 #include <sys/statvfs.h>
 #include <unistd.h>
 
@@ -23,7 +25,24 @@ const char* variable(const char* name) {
 
 std::string parent(const std::string& path) {
   const auto slash = path.rfind('/');
-  return slash == std::string::npos || slash == 0 ? "/" : path.substr(0, slash);
+  if (slash == std::string::npos) return ".";
+  return slash == 0 ? "/" : path.substr(0, slash);
+}
+
+// A device folder that is not there yet is made on a tmpfs only, and no other folder with it: a path with a
+// mistake in it must not become a device of its own.
+Status check_place(const std::string& folder, const std::string& existing) {
+  constexpr const char* kRemedy = "; make it, or set CUDASIM_DIR to a folder below /dev/shm";
+  if (existing == folder) return Done{};
+  if (existing != parent(folder))
+    return Error{Errc::invalid,
+                 "there is no folder " + parent(folder) + " for the simulated device's " + folder + kRemedy};
+  struct statfs file_system {};
+  if (::statfs(existing.c_str(), &file_system) != 0)
+    return system_error("cannot read the kind of the file system of " + existing, errno);
+  if (file_system.f_type == TMPFS_MAGIC) return Done{};
+  return Error{Errc::invalid, "the simulated device's folder " + folder + " does not exist, and " + existing +
+                                  " is no tmpfs" + kRemedy};
 }
 
 std::string own_folder() {
@@ -60,6 +79,10 @@ std::string simulator_folder() {
   return "/dev/shm/cudasim-" + std::to_string(::getuid());
 }
 
+void leave_no_simulator() {
+  ::setenv("CUDASIM_TEMPORARY", "1", 1);
+}
+
 Bytes simulator_room(Bytes total) {
   return 16_MiB + Bytes{total.value / 2048};
 }
@@ -85,6 +108,7 @@ Result<std::string> prepare_simulator(Bytes total) {
                      ", which has " + to_text(free) +
                      " free; make it larger (in a container: --shm-size=1g), or set CUDASIM_DIR "
                      "to a folder on a larger tmpfs"};
+  if (Status place = check_place(folder, existing); !place) return place.error();
   if (::setenv("CUDASIM_DIR", folder.c_str(), 1) != 0 || ::setenv("CUDASIM_DEVICES", size.c_str(), 0) != 0 ||
       ::setenv("CUDASIM_FORCE", "1", 1) != 0)
     return system_error("cannot set the simulator's environment", errno);

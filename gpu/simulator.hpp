@@ -25,9 +25,14 @@ namespace apportion {
 // counts is what programs touch: four pages of every 32 MiB, and the control pages.
 [[nodiscard]] Bytes simulator_room(Bytes total);
 
+// For a program that only looks at a device: a simulated one that only such programs have used goes with the
+// last of them. Before prepare_simulator.
+void leave_no_simulator();
+
 // Sets CUDASIM_DIR, CUDASIM_DEVICES (where unset) and CUDASIM_FORCE for this process and its children, and
 // answers the driver's path. Errors: not_found (no simulated driver), out_of_memory (the folder's file
-// system, usually /dev/shm, is too small), system.
+// system, usually /dev/shm, is too small), invalid (a folder that does not exist, elsewhere than directly in
+// a folder of a tmpfs), system.
 [[nodiscard]] Result<std::string> prepare_simulator(Bytes total);
 
 }  // namespace apportion

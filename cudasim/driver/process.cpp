@@ -10,6 +10,7 @@
 #include <mutex>
 
 #include "cudasim/driver/codes.hpp"
+#include "cudasim/store/removal.hpp"
 
 namespace cudasim {
 namespace {
@@ -64,9 +65,11 @@ void Process::attach() {
   }
   std::string error;
   auto options = FolderOptions::from_environment(error);
-  if (options) folder_ = Folder::open(default_folder(), *options, error);
-  if (folder_) {
-    index_ = register_process(*folder_, error);
+  // Again where its maker, the last user so far, removed it in between.
+  for (bool again = options.has_value(); again;) {
+    folder_ = Folder::open(default_folder(), *options, error);
+    index_ = folder_ ? register_process(*folder_, options->temporary, error) : kMaxProcesses;
+    again = folder_ && index_ == kMaxProcesses && !folder_->is_in_place();
     if (index_ == kMaxProcesses) folder_ = nullptr;
   }
   if (folder_) return;
@@ -97,6 +100,7 @@ struct ExitMark {
   ~ExitMark() {
     if (!attached || !attached->folder() || !witness->load(std::memory_order_relaxed)) return;
     attached->record().clean_exit = 1;
+    if (attached->page().temporary) remove_if_last(*attached->folder(), attached->index());
   }
 } exit_mark;
 

@@ -119,9 +119,13 @@ void settle_locked(const Folder& folder, Census how) {
   page.limbo = limbo;
 }
 
-u32 register_process(const Folder& folder, std::string& error) {
+u32 register_process(const Folder& folder, bool temporary, std::string& error) {
   ControlPage& page = folder.page();
   Folder::Lock lock(folder);
+  if (!folder.is_in_place()) {
+    error = "cudasim: " + folder.path() + " was removed";
+    return kMaxProcesses;
+  }
   settle_locked(folder, Census::kQuick);
   u32 index = kMaxProcesses;
   for (u32 i = 0; i < kMaxProcesses && index == kMaxProcesses; i++) {
@@ -166,6 +170,7 @@ u32 register_process(const Folder& folder, std::string& error) {
   page.process_hint = (index + 1) % kMaxProcesses;
   // Before the state: a process killed in between must be found by whoever buries the dead.
   if (index >= page.process_high_water) page.process_high_water = index + 1;
+  if (!temporary) page.temporary = 0;
   process.state.store(static_cast<u32>(ProcessState::kLive), std::memory_order_release);
   return index;
 }

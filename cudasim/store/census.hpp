@@ -9,7 +9,7 @@ namespace cudasim {
 
 // Registers the calling process; its index. kMaxProcesses and one line in `error` when the table is full or
 // the folder cannot be written.
-u32 register_process(const Folder& folder, std::string& error);
+u32 register_process(const Folder& folder, bool temporary, std::string& error);
 
 enum class Census { kQuick, kExact };
 

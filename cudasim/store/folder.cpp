@@ -17,6 +17,7 @@
 #include <mutex>
 
 #include "cudasim/store/census.hpp"
+#include "cudasim/store/parts.hpp"
 
 namespace cudasim {
 namespace {
@@ -34,13 +35,12 @@ constexpr time_t kLockPatienceSeconds = 10;
 // Tables, ring and the pages that tests write. Containers give 64 MiB; CUDASIM_SHM_MIN overrides it.
 constexpr u64 kSmallestFileSystem = 96ull << 20;
 
+// A folder that is removed again and again while we open it is no place to work in.
+constexpr int kMostRemovals = 100;
+
 void* map_file(const std::string& path, u64 bytes, std::string& error) {
-  int fd = ::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0666);
-  if (fd < 0) {
-    error = "cudasim: cannot open " + path + ": " + std::strerror(errno);
-    return nullptr;
-  }
-  (void)::fchmod(fd, 0666);  // the umask must not keep other uids out; only the owner may, and need
+  const int fd = open_file(path, error);
+  if (fd < 0) return nullptr;
   struct stat status {};
   void* memory = MAP_FAILED;
   if (::fstat(fd, &status) == 0 &&
@@ -51,13 +51,10 @@ void* map_file(const std::string& path, u64 bytes, std::string& error) {
   return memory == MAP_FAILED ? nullptr : memory;
 }
 
-bool make_folder(const std::string& path, std::string& error) {
-  if (::mkdir(path.c_str(), 0777) == 0) return ::chmod(path.c_str(), 0777) == 0;
-  struct stat status {};
-  if (errno == EEXIST && ::stat(path.c_str(), &status) == 0 && S_ISDIR(status.st_mode)) return true;
-  error = "cudasim: cannot make the device folder " + path + ": " + std::strerror(errno) +
-          "; set CUDASIM_DIR to a folder on a tmpfs";
-  return false;
+// The folder that was at `path` when it was looked at is there still.
+bool is_at(const std::string& path, const struct stat& before) {
+  struct stat now {};
+  return ::stat(path.c_str(), &now) == 0 && now.st_dev == before.st_dev && now.st_ino == before.st_ino;
 }
 
 bool check_file_system(const std::string& path, std::string& error) {
@@ -102,21 +99,34 @@ u64 monotonic_ns() {
 }
 
 Folder* Folder::open(const std::string& path, const FolderOptions& options, std::string& error) {
-  if (!make_folder(path, error) || !check_file_system(path, error)) return nullptr;
+  bool removed = true;
+  Folder* folder = nullptr;
+  for (int i = 0; removed && i < kMostRemovals; i++)
+    folder = open_once(path, options, error, removed);
+  if (removed) error = "cudasim: the device folder " + path + " is removed again and again";
+  return folder;
+}
+
+// `removed`: while it was being opened its maker removed it (removal.hpp), and it is to be made anew.
+Folder* Folder::open_once(const std::string& path, const FolderOptions& options, std::string& error,
+                          bool& removed) {
+  removed = false;
+  if (!make_folder(path, kDeviceFolderMode, error) || !check_file_system(path, error)) return nullptr;
+  struct stat before {};
+  bool good = ::stat(path.c_str(), &before) == 0;
   for (const char* part : {"/alloc", "/proc", "/ghost"})
-    if (!make_folder(path + part, error)) return nullptr;
-  const std::string guard_path = path + "/making";
-  int guard = ::open(guard_path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0666);
-  if (guard < 0) {
-    error = "cudasim: cannot open " + guard_path + ": " + std::strerror(errno);
-    return nullptr;
+    good = good && make_folder(path + part, kSubfolderMode, error);
+  const int guard = good ? open_file(path + "/making", error) : -1;
+  while (guard >= 0 && ::flock(guard, LOCK_EX) != 0 && errno == EINTR) {
   }
-  (void)::fchmod(guard, 0666);
-  while (::flock(guard, LOCK_EX) != 0 && errno == EINTR) {
+  if (!is_at(path, before) || guard < 0) {
+    removed = !is_at(path, before);
+    if (guard >= 0) ::close(guard);
+    return nullptr;
   }
   auto folder = new Folder();
   folder->path_ = path;
-  bool good = folder->map(error);
+  good = folder->map(error);
   if (good && folder->page_->magic.load(std::memory_order_acquire) == 0) folder->make(options);
   if (good && (folder->page_->magic != kMagic || folder->page_->version != kLayoutVersion)) {
     error = "cudasim: " + path + " was made by another version; remove it or set CUDASIM_DIR";
@@ -171,6 +181,7 @@ void Folder::make(const FolderOptions& options) {
   page.death_min_ms = options.death_min_ms;
   page.death_max_ms = options.death_max_ms;
   page.break_rule = options.break_rule;
+  page.temporary = options.temporary;
   page.lazy_streams = 1;
   page.device_count = static_cast<u32>(std::min<size_t>(options.device_bytes.size(), kMaxDevices));
   for (u32 i = 0; i < page.device_count; i++) {

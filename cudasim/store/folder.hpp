@@ -1,7 +1,7 @@
 // A device folder, opened: finds or makes it, maps its shared memory, holds its lock.
 //
 // Promises: whoever comes first makes the folder from CUDASIM_DEVICES and friends; everyone later sees the
-// same devices, whatever their own variables say. Files are 0666 and folders 0777: any uid may use them.
+// same devices, whatever their own variables say. Any uid may use it (parts.hpp).
 // Never: keeps an fd open. All methods are safe from any thread.
 #pragma once
 #include <optional>
@@ -26,6 +26,7 @@ struct FolderOptions {
   bool persistence = true;
   u32 break_rule = 0;
   bool a100_latency = false;
+  bool temporary = false;  // CUDASIM_TEMPORARY: of the process, not of the folder alone
 
   // nullopt and a line in `error` when a variable cannot be read.
   static std::optional<FolderOptions> from_environment(std::string& error);
@@ -83,6 +84,8 @@ class Folder {
 
  private:
   Folder() = default;
+  static Folder* open_once(const std::string& path, const FolderOptions& options, std::string& error,
+                           bool& removed);
   bool map(std::string& error);
   void make(const FolderOptions& options);
   std::string path_;

@@ -161,7 +161,7 @@ struct ControlPage {
   std::atomic<u64> ghost_bytes;      // dirty mode: files kept of memory that was given back
   std::atomic<u64> lock_recoveries;  // times a killed process left the lock held
   std::atomic<int> lock_holder;      // pid that took the lock last, in its own PID namespace
-  u32 pad;
+  std::atomic<u32> temporary;        // 1: only processes with CUDASIM_TEMPORARY have used the folder
   std::atomic<u64> spare[31];
   DeviceRecord devices[kMaxDevices];
   ProcessRecord processes[kMaxProcesses];

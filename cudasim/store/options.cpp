@@ -97,7 +97,8 @@ std::optional<FolderOptions> FolderOptions::from_environment(std::string& error)
   if (!read_flag("CUDASIM_STRICT", options.strict, error) ||
       !read_flag("CUDASIM_DIRTY", options.dirty, error) ||
       !read_flag("CUDASIM_RECORD", options.record, error) ||
-      !read_flag("CUDASIM_PERSISTENCE", options.persistence, error))
+      !read_flag("CUDASIM_PERSISTENCE", options.persistence, error) ||
+      !read_flag("CUDASIM_TEMPORARY", options.temporary, error))
     return std::nullopt;
   if (const char* text = std::getenv("CUDASIM_CONTEXT")) {
     options.context_bytes = parse_size(text);

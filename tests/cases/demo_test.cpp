@@ -3,6 +3,7 @@
 #include <filesystem>
 #include <nlohmann/json.hpp>
 
+#include "cudasim/scratch_folder.hpp"
 #include "tests/support/catch.hpp"
 #include "tests/support/run_program.hpp"
 #include "tests/support/test_broker.hpp"
@@ -98,13 +99,16 @@ TEST_CASE("bad input: apportion check says what each job would get, or why not")
   const std::string bad = scratch.write(
       "bad.toml", "[broker]\ndevice = \"sim:8GiB\"\n[jobs.a]\nshare = \"0.6\"\n[jobs.b]\nshare = \"0.6\"\n");
   Launch launch;
-  launch.variables = {{"CUDASIM_DIR", scratch.path() + "/device"}};
+  const cudasim::ScratchFolder shm;
+  const std::string device = shm.path() + "/device";
+  launch.variables = {{"CUDASIM_DIR", device}};
   launch.command = {built("cli/apportion"), "check", good};
   const Refused fine = run_refused(launch);
   INFO(fine.output << fine.errors);
   CHECK(fine.status == 0);
   CHECK(fine.output.find("pool") != std::string::npos);
   CHECK(fine.output.find("helper context") != std::string::npos);
+  CHECK_FALSE(std::filesystem::exists(device));  // made for the question, and gone with the answer
   launch.command.back() = bad;
   const Refused refused = run_refused(launch);
   INFO(refused.output << refused.errors);

@@ -3,10 +3,15 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <atomic>
+#include <cstdlib>
 #include <cstring>
 #include <filesystem>
 #include <fstream>
+#include <memory>
+#include <thread>
 
+#include "cudasim/store/parts.hpp"
 #include "tests/support/catch.hpp"
 #include "tests/unit/cudasim/child.hpp"
 
@@ -81,6 +86,94 @@ TEST_CASE("the first process makes the devices, later ones see the same whatever
     CHECK(first.link().receive() == bytes);
     CHECK(second.link().receive() == bytes);
     CHECK(first.link().receive() == second.link().receive());  // the UUID
+  }
+}
+
+TEST_CASE("users who start at one moment share one device") {
+  REQUIRE(::geteuid() == 0);
+  for (int round = 0; round < 20; round++) {
+    ScratchFolder scratch;
+    const std::string folder = scratch.path() + "/devices";
+    const mode_t former = ::umask(0077);  // that of all children
+    std::vector<std::unique_ptr<Child>> children;
+    for (const int uid : {0, 1234, 1235, 1236}) {
+      Child::Options options;
+      options.uid = uid;
+      children.push_back(std::make_unique<Child>(
+          folder,
+          [](Driver& driver, Link& link) {
+            if (link.receive() == 1) link.send(static_cast<u64>(SYM(driver, cuInit)(0)));
+          },
+          options));
+    }
+    ::umask(former);
+    for (const auto& child : children)
+      child->link().send(1);
+    for (const auto& child : children)
+      CHECK(child->link().receive() == CUDA_SUCCESS);
+    struct stat status {};
+    REQUIRE(::stat(folder.c_str(), &status) == 0);
+    CHECK((status.st_mode & 07777) == 01777);
+  }
+}
+
+TEST_CASE("a part of the device folder appears with its rights, whatever the umask") {
+  ScratchFolder scratch;
+  const mode_t former = ::umask(0077);
+  std::string error;
+  int wrong = 0;
+  for (int round = 0; round < 100; round++) {
+    const std::string path = scratch.path() + "/part-" + std::to_string(round);
+    const bool folder = round % 2 == 0;
+    std::atomic<bool> looking{false};
+    mode_t first = 0;
+    std::thread observer([&] {
+      struct stat status {};
+      looking = true;
+      while (::stat(path.c_str(), &status) != 0) {
+      }
+      first = status.st_mode & 07777;
+    });
+    while (!looking) {
+    }
+    const int fd = folder ? -1 : open_file(path, error);
+    if (folder ? !make_folder(path, kDeviceFolderMode, error) : fd < 0) std::abort();  // the observer waits
+    ::close(fd);
+    observer.join();
+    const mode_t wanted = folder ? kDeviceFolderMode : 0666;
+    if (first != wanted) wrong++;
+  }
+  ::umask(former);
+  CHECK(wrong == 0);
+}
+
+TEST_CASE("a folder that only temporary users had goes with the last of them, and no other does") {
+  enum class Second { none, temporary, lasting };
+  for (const Second second : {Second::none, Second::temporary, Second::lasting}) {
+    ScratchFolder scratch;
+    const std::string folder = scratch.path() + "/devices";
+    const auto body = [](Driver& driver, Link& link) {
+      link.send(static_cast<u64>(SYM(driver, cuInit)(0)));
+      static_cast<void>(link.receive());
+      std::exit(0);  // its exit handlers run, as at the end of main
+    };
+    Child::Options temporary;
+    temporary.environment = {{"CUDASIM_TEMPORARY", "1"}};
+    Child maker(folder, body, temporary);
+    REQUIRE(maker.link().receive() == CUDA_SUCCESS);
+    std::unique_ptr<Child> user;
+    if (second != Second::none) {
+      user =
+          std::make_unique<Child>(folder, body, second == Second::temporary ? temporary : Child::Options{});
+      REQUIRE(user->link().receive() == CUDA_SUCCESS);
+    }
+    maker.link().send(1);
+    CHECK(maker.wait() == 0);
+    CHECK(std::filesystem::exists(folder) == (second != Second::none));
+    if (!user) continue;
+    user->link().send(1);
+    CHECK(user->wait() == 0);
+    CHECK(std::filesystem::exists(folder) == (second == Second::lasting));
   }
 }
 

@@ -133,6 +133,23 @@ TEST_CASE("a library that is no driver is refused") {
   CHECK(contains(ran.output, "not a CUDA driver"));
 }
 
+TEST_CASE("a folder of a simulated device is made on a tmpfs only, and no other with it") {
+  const Folder folder;
+  const std::string deep = folder.device() + "/a/b";
+  const Ran missing = open_device("sim:1GiB", {{"CUDASIM_DIR", deep}});
+  CHECK(missing.status == 1);
+  CHECK(lines(missing.output).size() == 1);
+  CHECK(contains(missing.output,
+                 "there is no folder " + folder.device() + "/a for the simulated device's " + deep));
+  CHECK_FALSE(std::filesystem::exists(folder.device()));
+  const Ran root = open_device("sim:1GiB", {{"CUDASIM_DIR", "/nonexistent-device"}});
+  CHECK(root.status == 1);
+  CHECK(lines(root.output).size() == 1);
+  CHECK(contains(root.output,
+                 "/nonexistent-device does not exist, and / is no tmpfs; make it, or set CUDASIM_DIR"));
+  CHECK_FALSE(std::filesystem::exists("/nonexistent-device"));
+}
+
 TEST_CASE("a file system too small for the simulated device is refused, with what it needs and has") {
   // /proc has no free blocks, for root and for everyone.
   const Ran ran = open_device("sim:80GiB", {{"CUDASIM_DIR", "/proc/apportion"}});
