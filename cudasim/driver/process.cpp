@@ -64,7 +64,7 @@ void Process::attach() {
   }
   std::string error;
   auto options = FolderOptions::from_environment(error);
-  if (options) folder_ = Folder::open(default_folder(), *options, error);
+  if (options) folder_ = Folder::open(default_folder(), *options, error).release();
   if (folder_) {
     index_ = register_process(*folder_, error);
     if (index_ == kMaxProcesses) folder_ = nullptr;

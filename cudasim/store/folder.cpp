@@ -15,6 +15,7 @@
 #include <cstring>
 #include <ctime>
 #include <mutex>
+#include <utility>
 
 #include "cudasim/store/census.hpp"
 
@@ -33,6 +34,10 @@ constexpr time_t kLockPatienceSeconds = 10;
 
 // Tables, ring and the pages that tests write. Containers give 64 MiB; CUDASIM_SHM_MIN overrides it.
 constexpr u64 kSmallestFileSystem = 96ull << 20;
+
+constexpr u64 kTableBytes = sizeof(AllocationSlot) * u64{kMaxAllocations};
+constexpr u64 kCountsBytes = u64{kMaxProcesses} * kMaxFunctions * sizeof(u64);
+constexpr u64 kRingBytes = sizeof(Record) * u64{kRingRecords};
 
 void* map_file(const std::string& path, u64 bytes, std::string& error) {
   int fd = ::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0666);
@@ -101,7 +106,8 @@ u64 monotonic_ns() {
   return static_cast<u64>(now.tv_sec) * 1000000000 + static_cast<u64>(now.tv_nsec);
 }
 
-Folder* Folder::open(const std::string& path, const FolderOptions& options, std::string& error) {
+std::unique_ptr<Folder> Folder::open(const std::string& path, const FolderOptions& options,
+                                     std::string& error) {
   if (!make_folder(path, error) || !check_file_system(path, error)) return nullptr;
   for (const char* part : {"/alloc", "/proc", "/ghost"})
     if (!make_folder(path + part, error)) return nullptr;
@@ -114,7 +120,7 @@ Folder* Folder::open(const std::string& path, const FolderOptions& options, std:
   (void)::fchmod(guard, 0666);
   while (::flock(guard, LOCK_EX) != 0 && errno == EINTR) {
   }
-  auto folder = new Folder();
+  std::unique_ptr<Folder> folder(new Folder());
   folder->path_ = path;
   bool good = folder->map(error);
   if (good && folder->page_->magic.load(std::memory_order_acquire) == 0) folder->make(options);
@@ -123,9 +129,14 @@ Folder* Folder::open(const std::string& path, const FolderOptions& options, std:
     good = false;
   }
   ::close(guard);
-  if (good) return folder;
-  delete folder;
-  return nullptr;
+  return good ? std::move(folder) : nullptr;
+}
+
+Folder::~Folder() {
+  const std::pair<void*, u64> mapped[] = {
+      {page_, sizeof(ControlPage)}, {slots_, kTableBytes}, {counts_, kCountsBytes}, {ring_, kRingBytes}};
+  for (const auto& [memory, bytes] : mapped)
+    if (memory) ::munmap(memory, bytes);
 }
 
 bool Folder::is_in_place() const {
@@ -135,16 +146,11 @@ bool Folder::is_in_place() const {
 }
 
 bool Folder::map(std::string& error) {
-  void* page = map_file(path_ + "/control", sizeof(ControlPage), error);
-  void* table =
-      page ? map_file(path_ + "/table", sizeof(AllocationSlot) * u64{kMaxAllocations}, error) : nullptr;
-  void* counts = table ? map_file(path_ + "/counts", u64{kMaxProcesses} * kMaxFunctions * 8, error) : nullptr;
-  void* ring = counts ? map_file(path_ + "/ring", sizeof(Record) * u64{kRingRecords}, error) : nullptr;
-  if (!ring) return false;
-  page_ = static_cast<ControlPage*>(page);
-  slots_ = static_cast<AllocationSlot*>(table);
-  counts_ = static_cast<std::atomic<u64>*>(counts);
-  ring_ = static_cast<Record*>(ring);
+  page_ = static_cast<ControlPage*>(map_file(path_ + "/control", sizeof(ControlPage), error));
+  if (page_) slots_ = static_cast<AllocationSlot*>(map_file(path_ + "/table", kTableBytes, error));
+  if (slots_) counts_ = static_cast<std::atomic<u64>*>(map_file(path_ + "/counts", kCountsBytes, error));
+  if (counts_) ring_ = static_cast<Record*>(map_file(path_ + "/ring", kRingBytes, error));
+  if (!ring_) return false;
   struct stat status {};
   if (::stat((path_ + "/control").c_str(), &status) == 0) {
     file_system_ = status.st_dev;
