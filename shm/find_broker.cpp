@@ -16,8 +16,6 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr const char* kStart = "start one with: apportiond --config apportion.toml";
-
 std::string reason_of(const std::string& path, const Error& error) {
   if (path.size() > kMostSocketPath)
     return "longer than the " + std::to_string(kMostSocketPath) + " bytes of a socket's path";
@@ -81,8 +79,9 @@ Error nobody_at(const std::string& named_by, const Looked& looked) {
     return {Errc::invalid, named_by + " points to " + looked.tried +
                                "; set it to the socket of a broker or to its folder, or leave it out"};
   }
-  return {looked.code, "no broker to talk to; tried " + looked.tried + ", where " + named_by +
-                           " points; correct it or leave it out, or " + kStart};
+  return {looked.code,
+          "no broker to talk to; tried " + looked.tried + ", where " + named_by +
+              " points; correct it or leave it out, or start one with: apportiond --config apportion.toml"};
 }
 
 }  // namespace
@@ -135,7 +134,8 @@ Result<Connection> connect_to_broker(const Environment& environment, std::string
                                     looked.tried + "; brokers answer at " + list(others.answered)};
     }
   }
-  return Error{looked.code, "no broker to talk to; tried " + looked.tried + "; " + kStart};
+  return Error{looked.code, "no broker to talk to; tried " + looked.tried +
+                                "; start one with: apportiond --config apportion.toml"};
 }
 
 }  // namespace apportion
