@@ -9,12 +9,15 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <filesystem>
+#include <system_error>
 
 #include "broker/device_lock.hpp"
 #include "broker/journal_image.hpp"
 #include "broker/log.hpp"
 #include "broker/shell.hpp"
 #include "config/find.hpp"
+#include "config/open_files.hpp"
 #include "gpu/simulator.hpp"
 #include "shm/memfd.hpp"
 #include "shm/page_mapping.hpp"
@@ -22,9 +25,6 @@
 
 namespace apportion {
 namespace {
-
-// Sockets, pages, libraries, and what is in flight, beside one descriptor per chunk.
-constexpr std::uint64_t kOtherFds = 256;
 
 // The socket's file while this process is the one to remove it: a start that is refused changes nothing, and
 // a clean stop leaves nothing behind. Once a keeper restarts brokers, a crash leaves it for the next one.
@@ -59,16 +59,11 @@ Result<Config> find_and_read(const std::string& given) {
   return read_config(*path, system_names());
 }
 
-// The keeper holds one descriptor per chunk; better one clear line now than a pool that cannot be kept.
-Status check_fd_limit(const Config& config, const LoadReport& load) {
-  rlimit limit{};
-  getrlimit(RLIMIT_NOFILE, &limit);
-  if (load.pool_chunks + kOtherFds <= limit.rlim_max) return Done{};
-  return Error{Errc::system, config.where("broker.chunk") + ": a pool of " +
-                                 std::to_string(load.pool_chunks) + " chunks of " + to_text(load.chunk) +
-                                 " needs " + std::to_string(load.pool_chunks + kOtherFds) +
-                                 " open files, and the hard limit is " + std::to_string(limit.rlim_max) +
-                                 ": raise it (ulimit -Hn, LimitNOFILE=), or use larger chunks"};
+// For those who ask from another folder.
+std::string whole_path(const std::string& file) {
+  std::error_code failed;
+  const std::filesystem::path path = std::filesystem::canonical(file, failed);
+  return failed ? file : path.string();
 }
 
 std::array<std::uint64_t, 2> uuid_words(const std::string& uuid) {
@@ -180,7 +175,10 @@ int serve(Loop& loop, KeeperLink& keeper, Config config, std::uint32_t restarts)
   facts->in_use = saturating_sub(facts->in_use, config.broker.chunk * kept->chunks);
   const LoadReport load = apportion::load(config, *facts);
   if (Status good = load.status(); !good.ok()) return refuse(good.error());
-  if (Status fits = check_fd_limit(config, load); !fits.ok()) return refuse(fits.error());
+  // Better one clear line now than a pool that cannot be kept.
+  rlimit limit{};
+  getrlimit(RLIMIT_NOFILE, &limit);
+  if (Status fits = check_open_files(config, load, limit.rlim_max); !fits.ok()) return refuse(fits.error());
 
   const DeviceDescription& description = device->facts();
   Opened opened;
@@ -203,7 +201,7 @@ int serve(Loop& loop, KeeperLink& keeper, Config config, std::uint32_t restarts)
   parts.facts = {.device_uuid = description.uuid,
                  .device_name = description.name,
                  .socket = opened.socket_path,
-                 .config = config.file,
+                 .config = whole_path(config.file),
                  .note = {},
                  .keeper_pid = static_cast<std::uint32_t>(getppid()),
                  .uptime_ms = 0,

@@ -1,9 +1,12 @@
 #include "cli/check.hpp"
 
+#include <sys/resource.h>
+
 #include "cli/status_figures.hpp"
 #include "cli/status_query.hpp"
 #include "config/find.hpp"
 #include "config/load.hpp"
+#include "config/open_files.hpp"
 #include "gpu/device_monitor.hpp"
 #include "gpu/simulator.hpp"
 
@@ -25,8 +28,9 @@ std::string leave_out_running_broker(const Device& device, DeviceFacts& facts) {
 }  // namespace
 
 Result<CheckAnswer> check_config(const CheckOptions& options) {
-  Result<std::string> path =
-      find_config(config_search(options.file.empty() ? std::nullopt : std::optional(options.file)));
+  ConfigSearch search = config_search(options.file.empty() ? std::nullopt : std::optional(options.file));
+  search.flag_usage = "apportion check FILE";
+  Result<std::string> path = find_config(search);
   if (!path.ok()) return path.error();
   Result<Config> config = read_config(*path, system_names());
   if (!config.ok()) return config.error();
@@ -44,10 +48,13 @@ Result<CheckAnswer> check_config(const CheckOptions& options) {
   Result<DeviceFacts> facts = facts_for_load(*device, *monitor);
   if (!facts.ok()) return facts.error();
   const std::string running = leave_out_running_broker(*device, *facts);
-  const LoadReport report = load(*config, *facts);
-  CheckAnswer answer{to_text(report) + running, {}};
-  if (Status good = report.status(); !good.ok()) answer.refusal = good.error().message;
-  return answer;
+  LoadReport report = load(*config, *facts);
+  rlimit limit{};
+  getrlimit(RLIMIT_NOFILE, &limit);
+  // A warning: this shell's limit need not be the broker's.
+  if (Status fits = check_open_files(*config, report, limit.rlim_max); !fits.ok())
+    report.warnings.push_back(fits.error().message);
+  return CheckAnswer{to_text(report) + running, report.refusals};
 }
 
 }  // namespace apportion

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <string>
+#include <vector>
 
 #include "shm/result.hpp"
 
@@ -13,8 +14,8 @@ struct CheckOptions {
 };
 
 struct CheckAnswer {
-  std::string text;     // the tables
-  std::string refusal;  // why a broker would not start with it; empty where it would
+  std::string text;                   // the tables and the warnings
+  std::vector<std::string> refusals;  // why a broker would not start with it; empty where it would
 };
 
 // Errors: the file cannot be read or is wrong (file, line, what to do); the device is not there. Takes no

@@ -53,7 +53,8 @@ bool wait_readable(int fd, Clock::time_point deadline, int or_fd = -1) {
 }  // namespace
 
 Result<ChildProcess> ChildProcess::start(const std::vector<std::string>& argv,
-                                         const std::map<std::string, std::string>& variables, bool quiet) {
+                                         const std::map<std::string, std::string>& variables,
+                                         const std::string& errors) {
   std::array<int, 2> in{};
   std::array<int, 2> out{};
   if (pipe2(in.data(), O_CLOEXEC) != 0) return system_error("pipe", errno);
@@ -67,7 +68,9 @@ Result<ChildProcess> ChildProcess::start(const std::vector<std::string>& argv,
   posix_spawn_file_actions_init(&actions);
   posix_spawn_file_actions_adddup2(&actions, child_input.get(), STDIN_FILENO);
   posix_spawn_file_actions_adddup2(&actions, child_output.get(), STDOUT_FILENO);
-  if (quiet) posix_spawn_file_actions_addopen(&actions, STDERR_FILENO, "/dev/null", O_WRONLY, 0);
+  if (!errors.empty())
+    posix_spawn_file_actions_addopen(&actions, STDERR_FILENO, errors.c_str(), O_WRONLY | O_APPEND | O_CREAT,
+                                     0600);
   std::vector<std::string> words = argv;
   std::vector<std::string> environment = environment_with(variables);
   ChildProcess child;

@@ -18,11 +18,11 @@ namespace apportion {
 
 class ChildProcess {
  public:
-  // argv[0] is a path. `variables` are added to our environment; an empty value removes one. `quiet`: its
-  // standard error goes nowhere. Errc::not_found where there is no such program.
+  // argv[0] is a path. `variables` are added to our environment; an empty value removes one. `errors`: the
+  // file that its standard error is appended to; empty: ours. Errc::not_found where there is no such program.
   [[nodiscard]] static Result<ChildProcess> start(const std::vector<std::string>& argv,
                                                   const std::map<std::string, std::string>& variables,
-                                                  bool quiet);
+                                                  const std::string& errors);
 
   ChildProcess(ChildProcess&& other) noexcept;
   ChildProcess& operator=(ChildProcess&& other) noexcept;

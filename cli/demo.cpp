@@ -52,7 +52,7 @@ class Race {
     for (const Start& start : starts) {
       std::vector<std::string> argv{*program};
       argv.insert(argv.end(), start.arguments.begin(), start.arguments.end());
-      Result<ChildProcess> racer = ChildProcess::start(argv, start.variables, true);
+      Result<ChildProcess> racer = ChildProcess::start(argv, start.variables, "/dev/null");
       if (!racer.ok()) return racer.error();
       race.racers_.push_back(*std::move(racer));
     }

@@ -1,17 +1,23 @@
 #include "cli/demo_stage.hpp"
 
 #include <algorithm>
+#include <charconv>
 #include <csignal>
+#include <cstdio>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
+#include <iterator>
 #include <nlohmann/json.hpp>
+#include <sstream>
+#include <system_error>
 
 #include "cli/interrupt.hpp"
 #include "cli/programs.hpp"
 #include "cli/race_config.hpp"
 #include "config/load.hpp"
 #include "gpu/device.hpp"
+#include "shm/quote.hpp"
 
 namespace apportion {
 namespace {
@@ -19,6 +25,9 @@ namespace {
 using Clock = std::chrono::steady_clock;
 
 constexpr std::chrono::seconds kPatience{60};
+
+constexpr const char* kBrokerErrors = "/broker.log";
+constexpr std::string_view kBrokerName = "apportiond: ";
 
 // A context and its libraries, per program; the simulator's is 512 MiB on large devices.
 constexpr Bytes kContextRoom = 640_MiB;
@@ -58,7 +67,39 @@ Status write_file(const std::string& path, const std::string& text) {
   return Done{};
 }
 
+std::string read_file(const std::string& path) {
+  std::ifstream file(path);
+  return {std::istreambuf_iterator<char>(file), {}};
+}
+
+std::string line_of(const std::string& text, int number) {
+  std::istringstream lines(text);
+  std::string line;
+  while (std::getline(lines, line))
+    if (--number == 0) return line;
+  return {};
+}
+
 }  // namespace
+
+std::string cite(std::string words, const std::string& file, const std::string& text) {
+  for (std::size_t at = 0; (at = words.find(file, at)) != std::string::npos;) {
+    std::size_t end = at + file.size();
+    std::string instead = "the demo's config";
+    int number = 0;
+    if (words.compare(end, 1, ":") == 0) {
+      const char* const digits = words.data() + end + 1;
+      const auto [after, failed] = std::from_chars(digits, words.data() + words.size(), number);
+      if (failed == std::errc()) {
+        instead += " (" + printable(line_of(text, number)) + ")";
+        end = static_cast<std::size_t>(after - words.data());
+      }
+    }
+    words.replace(at, end - at, instead);
+    at += instead.size();
+  }
+  return words;
+}
 
 Result<DemoStage> DemoStage::set_up(const DemoOptions& options) {
   DemoStage stage;
@@ -76,7 +117,7 @@ Result<DemoStage> DemoStage::set_up(const DemoOptions& options) {
   std::string name = stage.simulated_ ? "/dev/shm/apportion-demo-XXXXXX" : "/tmp/apportion-demo-XXXXXX";
   if (mkdtemp(name.data()) == nullptr) return system_error("cannot make a folder " + name, errno);
   stage.folder_ = name;
-  if (Status written = write_file(name + "/apportion.toml", to_toml(stage.config_)); !written.ok())
+  if (Status written = write_file(stage.config_file(), to_toml(stage.config_)); !written.ok())
     return written.error();
   stage.variables_ = {{"APPORTION_SOCKET", name + "/broker.sock"}, {"APPORTION_LOG", "error"}};
   if (Status device = stage.fresh_device(); !device.ok()) return device.error();
@@ -86,6 +127,7 @@ Result<DemoStage> DemoStage::set_up(const DemoOptions& options) {
 DemoStage::DemoStage(DemoStage&& other) noexcept
     : folder_(std::exchange(other.folder_, {})),
       config_(std::move(other.config_)),
+      words_told_(other.words_told_),
       simulated_(other.simulated_),
       first_request_(other.first_request_),
       devices_made_(other.devices_made_),
@@ -94,6 +136,7 @@ DemoStage::DemoStage(DemoStage&& other) noexcept
 
 DemoStage::~DemoStage() {
   if (broker_) (void)stop_broker();
+  if (!folder_.empty() && !words_told_) std::fputs(broker_words().c_str(), stderr);
   std::error_code ignored;
   if (!folder_.empty()) std::filesystem::remove_all(folder_, ignored);
 }
@@ -111,17 +154,17 @@ Status DemoStage::start_broker() {
   Result<std::string> program = find_program(Program::broker);
   if (!program.ok()) return program.error();
   Result<ChildProcess> broker =
-      ChildProcess::start({*program, "--config", folder_ + "/apportion.toml"}, variables_, false);
+      ChildProcess::start({*program, "--config", config_file()}, variables_, folder_ + kBrokerErrors);
   if (!broker.ok()) return broker.error();
   broker_ = *std::move(broker);
-  // It answers once its pool is filled. Its own error line is on standard error already.
+  // It answers once its pool is filled.
   const auto deadline = Clock::now() + kPatience;
   while (Clock::now() < deadline) {
     if (interrupted()) return Error{Errc::system, "interrupted"};
     if (status().ok()) return Done{};
     if (Result<int> ended = broker_->wait(Clock::now() + std::chrono::milliseconds(20)); ended.ok()) {
       broker_.reset();
-      return Error{Errc::disconnected, "the broker ended with status " + std::to_string(*ended)};
+      return broker_ended(*ended);
     }
   }
   return Error{Errc::timed_out, "the broker did not become ready in time"};
@@ -132,8 +175,22 @@ Status DemoStage::stop_broker() {
   const Result<int> ended = broker_->wait(Clock::now() + kPatience);
   broker_.reset();
   if (!ended.ok()) return ended.error();
-  if (*ended != 0) return Error{Errc::disconnected, "the broker ended with status " + std::to_string(*ended)};
+  if (*ended != 0) return broker_ended(*ended);
   return Done{};
+}
+
+std::string DemoStage::broker_words() const {
+  return cite(read_file(folder_ + kBrokerErrors), config_file(), read_file(config_file()));
+}
+
+Error DemoStage::broker_ended(int status) {
+  words_told_ = true;
+  const std::string words = broker_words();
+  std::string last = words.substr(0, words.find_last_not_of('\n') + 1);
+  last.erase(0, last.rfind('\n') + 1);
+  if (last.starts_with(kBrokerName)) last.erase(0, kBrokerName.size());
+  return {Errc::disconnected, "the demo's broker ended with status " + std::to_string(status) +
+                                  (last.empty() ? "" : ": " + last)};
 }
 
 Result<StatusAnswer> DemoStage::status() const {
@@ -144,7 +201,7 @@ Result<std::optional<std::uint64_t>> DemoStage::overlap() const {
   if (!simulated_) return std::optional<std::uint64_t>{};
   Result<std::string> program = find_program(Program::simulator_control);
   if (!program.ok()) return program.error();
-  Result<ChildProcess> census = ChildProcess::start({*program, "census"}, variables_, false);
+  Result<ChildProcess> census = ChildProcess::start({*program, "census"}, variables_, {});
   if (!census.ok()) return census.error();
   Result<std::string> line = census->line(Clock::now() + kPatience);
   if (!line.ok()) return line.error();

@@ -15,6 +15,10 @@
 
 namespace apportion {
 
+// `words` with "FILE:LINE" as that line of `text`, the file's, and FILE as "the demo's config": who reads it
+// cannot open the file any more.
+[[nodiscard]] std::string cite(std::string words, const std::string& file, const std::string& text);
+
 class DemoStage {
  public:
   [[nodiscard]] static Result<DemoStage> set_up(const DemoOptions& options);
@@ -39,9 +43,14 @@ class DemoStage {
 
  private:
   DemoStage() = default;
+  [[nodiscard]] std::string config_file() const { return folder_ + "/apportion.toml"; }
+  // What its broker wrote to standard error; names nothing that is gone with the folder.
+  [[nodiscard]] std::string broker_words() const;
+  [[nodiscard]] Error broker_ended(int status);
 
   std::string folder_;
   Config config_;
+  bool words_told_ = false;  // what the broker said has become an error
   bool simulated_ = false;
   Bytes first_request_;
   unsigned devices_made_ = 0;

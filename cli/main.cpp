@@ -7,6 +7,7 @@
 
 #include "cli/check.hpp"
 #include "cli/demo.hpp"
+#include "cli/planned.hpp"
 #include "cli/status_json.hpp"
 #include "cli/status_query.hpp"
 #include "cli/status_text.hpp"
@@ -40,9 +41,10 @@ int status(const std::string& device, bool json) {
 int check(const CheckOptions& options) {
   Result<CheckAnswer> answer = check_config(options);
   if (!answer.ok()) return fail(answer.error());
-  const int printed = print(answer->text);
-  if (answer->refusal.empty()) return printed;
-  return fail({Errc::invalid, answer->refusal});
+  int code = print(answer->text);
+  for (const std::string& refusal : answer->refusals)
+    code = fail({Errc::invalid, refusal});
+  return code;
 }
 
 int demo(const DemoOptions& options) {
@@ -92,10 +94,12 @@ int main(int argc, char** argv) {
   bool json = false;
   CLI::App* status_verb =
       app.add_subcommand("status", "who has the device's memory: the pool, each job, each process");
-  status_verb->add_option("--device", device, "UUID of the device, where several brokers run");
+  status_verb->add_option("--device", device,
+                          "UUID of the device, or how it begins, where several brokers run");
   status_verb->add_flag("--json", json, "one line of JSON, sizes in bytes");
   status_verb->footer(
       "Examples:\n  apportion status\n  apportion status --json | python3 -m json.tool\n"
+      "  apportion status --device GPU-89ab\n"
       "The broker is looked for at $APPORTION_SOCKET, else at $XDG_RUNTIME_DIR/apportion/*/broker.sock and "
       "/run/apportion/*/broker.sock.");
 
@@ -122,10 +126,14 @@ int main(int argc, char** argv) {
   demo_verb->add_option("--seed", racing.seed, "of the order in which the barrier lets go");
   demo_verb->add_option("--break", racing.break_name)->group("");
   demo_verb->footer(
+      "Verdicts: ok, it got all it wanted; too little, a part; nothing, not even its first request; no "
+      "context, the\ndevice had no room left for the process's own context, so it was told nothing.\n"
       "Examples:\n  apportion demo\n  apportion demo --orders all --json\n  apportion demo --clients 8 "
       "--device sim:24GiB");
 
-  const std::string unknown = unknown_verb(app, argc > 1 ? argv[1] : "");
+  const std::string word = argc > 1 ? argv[1] : "";
+  if (const std::string later = planned_verb(word); !later.empty()) return fail({Errc::not_found, later});
+  const std::string unknown = unknown_verb(app, word);
   if (!unknown.empty()) {
     std::fprintf(stderr, "apportion: %s\n", unknown.c_str());
     return kWrongUse;

@@ -3,7 +3,8 @@
 #include <chrono>
 
 #include "shm/channel.hpp"
-#include "shm/socket_path.hpp"
+#include "shm/find_broker.hpp"
+#include "shm/quote.hpp"
 
 namespace apportion {
 namespace {
@@ -45,10 +46,19 @@ Result<StatusAnswer> ask_on(const Connection& connection) {
 
 }  // namespace
 
-Result<StatusAnswer> ask_status(const std::string& device_uuid) {
-  Result<Connection> connection = connect_to_broker(Environment::current(), device_uuid);
+Result<StatusAnswer> ask_status(const std::string& device) {
+  const Environment environment = Environment::current();
+  Result<Connection> connection = connect_to_broker(environment, device, "--device or APPORTION_SOCKET");
   if (!connection.ok()) return connection.error();
-  return ask_on(*connection);
+  Result<StatusAnswer> answer = ask_on(*connection);
+  // Where APPORTION_SOCKET names the place, the device was not what chose it.
+  if (answer.ok() && !begins_device(device, answer->broker.device_uuid.view())) {
+    return Error{Errc::not_found, "the broker at " + connection->path + " has device " +
+                                      std::string(answer->broker.device_uuid.view()) + ", not " +
+                                      apportion::quoted(device) +
+                                      "; unset APPORTION_SOCKET to look for the other"};
+  }
+  return answer;
 }
 
 Result<StatusAnswer> ask_status_at(const std::string& socket_path) {

@@ -18,9 +18,10 @@ struct StatusAnswer {
   std::vector<wire::HolderRow> holders;
 };
 
-// `device_uuid` may be empty where there is one broker. Errors: those of connect_to_broker (every path
-// tried), protocol, timed_out after 10 s.
-[[nodiscard]] Result<StatusAnswer> ask_status(const std::string& device_uuid);
+// `device`: its UUID or how that begins; may be empty where there is one broker. Errors: those of
+// connect_to_broker (every path tried, every broker found), not_found where APPORTION_SOCKET leads to the
+// broker of another device, protocol, timed_out after 10 s.
+[[nodiscard]] Result<StatusAnswer> ask_status(const std::string& device);
 // Of the broker that listens at `socket_path`.
 [[nodiscard]] Result<StatusAnswer> ask_status_at(const std::string& socket_path);
 

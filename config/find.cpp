@@ -42,7 +42,7 @@ ConfigSearch config_search(std::optional<std::string> flag) {
 }
 
 std::vector<ConfigCandidate> config_candidates(const ConfigSearch& search) {
-  if (search.flag) return {{*search.flag, "--config"}};
+  if (search.flag) return {{*search.flag, search.flag_usage}};
   if (is_set(search.apportion_config)) return {{*search.apportion_config, "APPORTION_CONFIG"}};
   std::vector<ConfigCandidate> candidates;
   // The XDG base directory rules ask to ignore a relative path.
@@ -63,8 +63,8 @@ Result<std::string> find_config(const ConfigSearch& search) {
       return candidate.path;
     tried += (tried.empty() ? "" : ", ") + candidate.path + " (" + candidate.from + ")";
   }
-  return Error{Errc::not_found, "no config found; tried " + tried +
-                                    "; write one there, or name one with --config FILE or APPORTION_CONFIG"};
+  return Error{Errc::not_found, "no config found; tried " + tried + "; write one there, or name one with " +
+                                    search.flag_usage + " or APPORTION_CONFIG"};
 }
 
 Result<std::string> read_config_text(const std::string& path) {

@@ -14,7 +14,8 @@
 namespace apportion {
 
 struct ConfigSearch {
-  std::optional<std::string> flag;              // --config
+  std::optional<std::string> flag;              // what the command line names
+  std::string flag_usage = "--config FILE";     // how it does, for messages
   std::optional<std::string> apportion_config;  // APPORTION_CONFIG
   std::optional<std::string> xdg_config_home;   // XDG_CONFIG_HOME
   std::optional<std::string> home;              // HOME

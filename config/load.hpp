@@ -62,7 +62,8 @@ struct LoadReport {
 // What a program is told as the device's total: by the job's `report`, less its library_room, never below 0.
 [[nodiscard]] Bytes told_total(const JobConfig& job, Bytes guarantee, Bytes limit, bool reclaimable);
 
-// The tables that `apportion check` shows: the terms of the load rule, the jobs, warnings and refusals.
+// The tables that `apportion check` shows: the terms of the load rule, the jobs and the warnings. Refusals
+// are errors, and shown as such.
 [[nodiscard]] std::string to_text(const LoadReport& report);
 
 }  // namespace apportion

@@ -74,11 +74,9 @@ std::string jobs(const LoadReport& report) {
 std::string to_text(const LoadReport& report) {
   std::string out = terms(report);
   if (!report.jobs.empty()) out += "\n" + jobs(report);
-  if (!report.warnings.empty() || !report.refusals.empty()) out += "\n";
+  if (!report.warnings.empty()) out += "\n";
   for (const std::string& warning : report.warnings)
     out += "warning: " + warning + "\n";
-  for (const std::string& refusal : report.refusals)
-    out += "refused: " + refusal + "\n";
   return out;
 }
 

@@ -26,8 +26,8 @@ ProcessRecord* process_of(const Folder& folder, int pid) {
 
 std::unique_ptr<Control> Control::open(const std::string& path, const FolderOptions& options,
                                        std::string& error) {
-  Folder* folder = Folder::open(path, options, error);
-  return folder ? std::unique_ptr<Control>(new Control(folder)) : nullptr;
+  std::unique_ptr<Folder> folder = Folder::open(path, options, error);
+  return folder ? std::unique_ptr<Control>(new Control(std::move(folder))) : nullptr;
 }
 
 FunctionRecord& Control::function(const std::string& name) const {

@@ -8,6 +8,7 @@
 #include <functional>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "cudasim/scratch_folder.hpp"
@@ -116,10 +117,10 @@ class Control {
   static bool wait(const std::function<bool()>& done, int timeout_ms);
 
  private:
-  explicit Control(Folder* folder) : folder_(folder) {}
+  explicit Control(std::unique_ptr<Folder> folder) : folder_(std::move(folder)) {}
   ControlPage& page() const { return folder_->page(); }
   FunctionRecord& function(const std::string& name) const;
-  Folder* folder_;
+  std::unique_ptr<Folder> folder_;
 };
 
 // A simulated device of its own for one test, in a ScratchFolder.

@@ -5,10 +5,10 @@
 #include <memory>
 
 #include "shm/fault_point.hpp"
+#include "shm/find_broker.hpp"
 #include "shm/job_layout.hpp"
 #include "shm/ledger_layout.hpp"
 #include "shm/report_layout.hpp"
-#include "shm/socket_path.hpp"
 
 namespace apportion {
 
@@ -38,7 +38,10 @@ Error refusal(std::uint32_t code, std::string_view text) {
 
 Result<std::unique_ptr<BrokerLink>> BrokerLink::open(const Options& options) {
   Environment environment = Environment::current();
-  if (!options.socket.empty()) environment.apportion_socket = options.socket;
+  if (!options.socket.empty()) {
+    environment.apportion_socket = options.socket;
+    environment.named_by = "the attach option \"socket\"";
+  }
   Result<Connection> connected = connect_to_broker(environment);
   if (!connected) return connected.error();
   return open(std::move(connected->socket), connected->path, options);

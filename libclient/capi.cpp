@@ -83,13 +83,6 @@ std::string text_or(const char* given, const char* variable) {
   return given != nullptr ? given : "";
 }
 
-template <std::size_t N>
-void copy_text(char (&to)[N], const std::string& from) {
-  const std::size_t length = std::min(from.size(), N - 1);
-  std::memcpy(to, from.data(), length);
-  to[length] = '\0';
-}
-
 // Fills as much of the caller's structure as the caller knows of.
 template <typename T>
 apportion_status hand_over(T& ours, T* theirs) {
@@ -258,24 +251,9 @@ APPORTION_API apportion_status apportion_get_info(apportion_client* client, appo
     return fail_as(APPORTION_INVALID, "apportion_get_info: set info.struct_size to sizeof(apportion_info)");
   }
   return with(client, [&](Client& session) {
-    const Result<Client::Info> figures = session.info();
+    Result<apportion_info> figures = session.info();
     if (!figures) return fail(figures.error());
-    apportion_info ours = {};
-    ours.total_bytes = figures->total.value;
-    ours.free_bytes = figures->free.value;
-    ours.guarantee_bytes = figures->guarantee.value;
-    ours.in_force_bytes = figures->in_force.value;
-    ours.covered_bytes = figures->covered.value;
-    ours.limit_bytes = figures->limit.value;
-    ours.used_bytes = figures->used.value;
-    ours.charged_bytes = figures->charged.value;
-    ours.chunk_bytes = figures->chunk.value;
-    ours.session_id = figures->session_id;
-    ours.simulated = figures->simulated ? 1 : 0;
-    copy_text(ours.job, figures->job);
-    copy_text(ours.device_uuid, figures->device_uuid);
-    copy_text(ours.device_name, figures->device_name);
-    return hand_over(ours, info);
+    return hand_over(*figures, info);
   });
 }
 
@@ -285,34 +263,9 @@ APPORTION_API apportion_status apportion_get_stats(apportion_client* client, app
                    "apportion_get_stats: set stats.struct_size to sizeof(apportion_stats)");
   }
   return with(client, [&](Client& session) {
-    const Result<Client::Stats> figures = session.stats();
+    Result<apportion_stats> figures = session.stats();
     if (!figures) return fail(figures.error());
-    const ArenaStats& arena = figures->arena;
-    apportion_stats ours = {};
-    ours.num_allocs = arena.num_allocs;
-    ours.bytes_in_use = arena.bytes_in_use.value;
-    ours.peak_bytes_in_use = arena.peak_bytes_in_use.value;
-    ours.largest_alloc_size = arena.largest_alloc_size.value;
-    ours.bytes_limit = figures->bytes_limit.value;
-    ours.bytes_reserved = arena.pool_bytes.value;
-    ours.peak_bytes_reserved = arena.peak_pool_bytes.value;
-    ours.bytes_reservable_limit = figures->bytes_reservable_limit.value;
-    ours.largest_free_block_bytes = arena.largest_free_block_bytes.value;
-    ours.pool_bytes = arena.pool_bytes.value;
-    ours.peak_pool_bytes = arena.peak_pool_bytes.value;
-    ours.live_blocks = arena.live_blocks;
-    ours.cached_bytes = arena.cached_bytes.value;
-    ours.idle_bytes = arena.idle_bytes.value;
-    ours.pending_bytes = arena.pending_bytes.value;
-    ours.fragmentation = arena.fragmentation;
-    ours.arena_hits = arena.arena_hits;
-    ours.arena_misses = arena.arena_misses;
-    ours.synchronizes = arena.synchronizes;
-    ours.growths = arena.growths;
-    ours.chunks_leased = arena.chunks_leased;
-    ours.chunks_moved = arena.chunks_moved;
-    ours.chunks_returned = arena.chunks_returned;
-    return hand_over(ours, stats);
+    return hand_over(*figures, stats);
   });
 }
 

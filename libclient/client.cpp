@@ -108,63 +108,26 @@ void Client::answer_reclaim() {
   }
 }
 
-Result<Client::Info> Client::info() const {
-  const Result<JobFigures> figures = job_->read();
-  if (!figures) return figures.error();
-  const wire::Welcome& welcome = broker_->welcome();
-  Info info;
-  info.job = welcome.job.view();
-  info.device_uuid = welcome.device_uuid.view();
-  info.device_name = welcome.device_name.view();
-  info.total = Bytes{told_total(*figures)};
-  info.free = Bytes{reclaimable_ ? figures->told_free_reclaimable : figures->told_free};
-  info.guarantee = Bytes{figures->guarantee};
-  info.in_force = Bytes{figures->in_force};
-  info.covered = Bytes{figures->covered};
-  info.limit = Bytes{figures->limit};
-  info.used = Bytes{figures->used};
-  info.charged = Bytes{figures->charged};
-  info.chunk = Bytes{welcome.chunk_bytes};
-  info.simulated = (welcome.flags & wire::Welcome::kSimulated) != 0;
-  info.session_id = welcome.session_id;
-  return info;
+Result<apportion_info> Client::info() const {
+  const Result<JobFigures> job = job_->read();
+  if (!job) return job.error();
+  return info_of(broker_->welcome(), *job, reclaimable_);
 }
 
-Result<Client::Stats> Client::stats() {
+Result<apportion_stats> Client::stats() {
   const Result<ArenaStats> arena = arena_->stats();
   if (!arena) return arena.error();
-  Stats stats;
-  stats.arena = *arena;
-  const Result<JobFigures> figures = job_->read();
-  if (!figures) return figures.error();
-  stats.bytes_limit = Bytes{told_total(*figures)};
-  stats.bytes_reservable_limit = small_.size() + large_.size();
-  return stats;
+  const Result<JobFigures> job = job_->read();
+  if (!job) return job.error();
+  return stats_of(*arena, told_of(*job, reclaimable_).total, reservable());
 }
 
 void Client::report() noexcept {
   const Result<ArenaStats> arena = arena_->stats(kLook);
   if (!arena) return;  // a signal handler in the middle of the arena
   const Result<JobFigures> job = job_->read();
-  ReportFigures figures;
-  figures.bytes_in_use = arena->bytes_in_use.value;
-  figures.bytes_cached = arena->cached_bytes.value;
-  figures.bytes_reserved = arena->pool_bytes.value;
-  figures.bytes_limit = job ? told_total(*job) : broker_->welcome().told_total_bytes;
-  figures.bytes_reservable_limit = (small_.size() + large_.size()).value;
-  figures.peak_bytes_in_use = arena->peak_bytes_in_use.value;
-  figures.peak_bytes_reserved = arena->peak_pool_bytes.value;
-  figures.largest_alloc_size = arena->largest_alloc_size.value;
-  figures.largest_free_block_bytes = arena->largest_free_block_bytes.value;
-  figures.pool_bytes = arena->pool_bytes.value;
-  figures.peak_pool_bytes = arena->peak_pool_bytes.value;
-  figures.bytes_idle = arena->idle_bytes.value;
-  figures.num_allocs = arena->num_allocs;
-  figures.num_frees = arena->num_allocs - arena->live_blocks;
-  figures.fragmentation_ppm = static_cast<std::uint64_t>(arena->fragmentation * 1e6);
-  figures.hits_free_list = arena->arena_hits;
-  figures.hits_grown = arena->arena_misses;
-  page_->write(figures);
+  const std::uint64_t limit = job ? told_of(*job, reclaimable_).total : broker_->welcome().told_total_bytes;
+  page_->write(report_of(*arena, limit, reservable()));
 }
 
 Status Client::detach() {

@@ -13,6 +13,7 @@
 #include "gpu/mapping.hpp"
 #include "libclient/arena.hpp"
 #include "libclient/broker_link.hpp"
+#include "libclient/figures.hpp"
 #include "libclient/lease_source.hpp"
 #include "shm/job_page.hpp"
 #include "shm/report_page.hpp"
@@ -21,30 +22,6 @@ namespace apportion {
 
 class Client {
  public:
-  // What the program is told and how its job stands. Bytes. Moves by what the job does, never by what others
-  // do.
-  struct Info {
-    std::string job;
-    std::string device_uuid;
-    std::string device_name;
-    Bytes total;  // as told: plan with this
-    Bytes free;
-    Bytes guarantee;
-    Bytes in_force;
-    Bytes covered;
-    Bytes limit;
-    Bytes used;     // by all sessions of the job
-    Bytes charged;  // used, idle, and on its way back
-    Bytes chunk;
-    bool simulated = false;
-    std::uint64_t session_id = 0;
-  };
-  struct Stats {
-    ArenaStats arena;
-    Bytes bytes_limit;             // as told
-    Bytes bytes_reservable_limit;  // addresses
-  };
-
   // Errors: BrokerLink's; not_found where this process cannot see the broker's device; driver.
   // growth_chunks: how many chunks growth asks for at least; 0: as many as make 32 MiB.
   [[nodiscard]] static Result<std::unique_ptr<Client>> attach(const BrokerLink::Options& options,
@@ -69,8 +46,8 @@ class Client {
   [[nodiscard]] Result<Bytes> trim_to(Bytes mapped);
 
   // From the job page: no message, no system call.
-  [[nodiscard]] Result<Info> info() const;
-  [[nodiscard]] Result<Stats> stats();
+  [[nodiscard]] Result<apportion_info> info() const;
+  [[nodiscard]] Result<apportion_stats> stats();
   [[nodiscard]] Status check() { return arena_->check(); }
 
   // Waits for the GPU, unmaps everything, live blocks included, and ends the session. Where the GPU cannot be
@@ -95,9 +72,7 @@ class Client {
     report();
   }
   void report() noexcept;
-  [[nodiscard]] std::uint64_t told_total(const JobFigures& figures) const {
-    return reclaimable_ ? figures.told_total_reclaimable : figures.told_total;
-  }
+  [[nodiscard]] std::uint64_t reservable() const { return (small_.size() + large_.size()).value; }
   // After the slow path: gives back what the broker asked for meanwhile.
   void answer_reclaim();
 

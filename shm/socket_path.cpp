@@ -6,14 +6,17 @@
 #include <sys/time.h>
 #include <sys/un.h>
 
-#include <algorithm>
 #include <cerrno>
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
 #include <system_error>
 
+#include "shm/quote.hpp"
+
 namespace apportion {
+
+static_assert(kMostSocketPath + 1 == sizeof(sockaddr_un::sun_path));
 
 namespace {
 
@@ -24,17 +27,13 @@ constexpr timeval kConnectTimeout{1, 0};  // only where the backlog is full (F28
 Result<sockaddr_un> address_of(const std::string& path) {
   sockaddr_un address{};
   address.sun_family = AF_UNIX;
-  if (path.empty() || path.size() >= sizeof address.sun_path) {
-    return Error{Errc::invalid, "the socket path \"" + path + "\" is empty or longer than " +
-                                    std::to_string(sizeof address.sun_path - 1) +
+  if (path.empty() || path.size() > kMostSocketPath) {
+    return Error{Errc::invalid, "the socket path \"" + printable(path) + "\" is empty or longer than " +
+                                    std::to_string(kMostSocketPath) +
                                     " bytes; set APPORTION_SOCKET to a shorter one"};
   }
   path.copy(address.sun_path, path.size());
   return address;
-}
-
-std::string device_folder(const std::string& base, const std::string& uuid) {
-  return base + "/apportion/" + uuid;
 }
 
 // Every missing folder on the way, with kFolderMode whatever the umask is: a daemon's umask of 0077 would
@@ -99,93 +98,45 @@ Environment Environment::current() {
     const char* value = std::getenv(name);
     return std::string(value != nullptr ? value : "");
   };
-  return {get("APPORTION_SOCKET"), get("XDG_RUNTIME_DIR"), "/run", ::geteuid()};
+  Environment environment;
+  environment.apportion_socket = get("APPORTION_SOCKET");
+  environment.xdg_runtime_dir = get("XDG_RUNTIME_DIR");
+  environment.uid = ::geteuid();
+  return environment;
 }
 
-Result<std::string> broker_socket_path(const Environment& environment, const std::string& device_uuid) {
-  std::string path;
-  if (!environment.apportion_socket.empty()) {
-    std::error_code ignored;
-    path = environment.apportion_socket;
-    if (std::filesystem::is_directory(path, ignored)) path += std::string("/") + kSocketName;
-  } else if (environment.uid == 0) {
-    path = device_folder(environment.run_dir, device_uuid) + "/" + kSocketName;
-  } else if (!environment.xdg_runtime_dir.empty()) {
-    path = device_folder(environment.xdg_runtime_dir, device_uuid) + "/" + kSocketName;
-  } else {
-    return Error{Errc::not_found,
-                 "no place for the broker's socket: XDG_RUNTIME_DIR is not set; set it or APPORTION_SOCKET"};
+std::string socket_in(const std::string& base, const std::string& device_uuid) {
+  return base + "/apportion/" + device_uuid + "/" + kSocketName;
+}
+
+Result<std::string> named_socket(const Environment& environment) {
+  std::string path = environment.apportion_socket;
+  if (path.front() != '/') {
+    return Error{Errc::invalid, environment.named_by + " is a relative path, \"" + printable(path) +
+                                    "\", which means another place in each folder; write it from the root"};
   }
-  const Result<sockaddr_un> address = address_of(path);
-  if (!address) return address.error();
+  std::error_code ignored;
+  if (std::filesystem::is_directory(path, ignored)) path += std::string("/") + kSocketName;
+  if (path.size() > kMostSocketPath) {
+    return Error{Errc::invalid, environment.named_by + " stands for a path of " +
+                                    std::to_string(path.size()) + " bytes, " + apportion::quoted(path) +
+                                    ", and a socket's has at most " + std::to_string(kMostSocketPath) +
+                                    "; use a shorter one"};
+  }
   return path;
 }
 
-SocketCandidates socket_candidates(const Environment& environment, const std::string& device_uuid) {
-  namespace fs = std::filesystem;
-  SocketCandidates candidates;
-  std::error_code ignored;
-  const auto look_at = [&](const std::string& path) {
-    if (fs::exists(fs::symlink_status(path, ignored))) {
-      candidates.paths.push_back(path);
-    }
-    candidates.searched.push_back(path);
-  };
-  if (!environment.apportion_socket.empty()) {
-    std::string path = environment.apportion_socket;
-    if (fs::is_directory(path, ignored)) path += std::string("/") + kSocketName;
-    look_at(path);
-    return candidates;
+Result<std::string> broker_socket_path(const Environment& environment, const std::string& device_uuid) {
+  if (!environment.apportion_socket.empty()) return named_socket(environment);
+  const std::string base = environment.uid == 0 ? environment.run_dir : environment.xdg_runtime_dir;
+  if (base.empty()) {
+    return Error{Errc::not_found,
+                 "no place for the broker's socket: XDG_RUNTIME_DIR is not set; set it or APPORTION_SOCKET"};
   }
-  for (const std::string& base : {environment.xdg_runtime_dir, environment.run_dir}) {
-    if (base.empty()) continue;
-    if (!device_uuid.empty()) {
-      look_at(device_folder(base, device_uuid) + "/" + kSocketName);
-      continue;
-    }
-    std::vector<std::string> folders;
-    for (fs::directory_iterator at(base + "/apportion", ignored), end; !ignored && at != end;
-         at.increment(ignored)) {
-      folders.push_back(at->path().string());
-    }
-    std::sort(folders.begin(), folders.end());
-    for (const std::string& folder : folders)
-      look_at(folder + "/" + kSocketName);
-    if (folders.empty()) candidates.searched.push_back(device_folder(base, "*") + "/" + kSocketName);
-  }
-  return candidates;
-}
-
-Result<Connection> connect_to_broker(const Environment& environment, const std::string& device_uuid) {
-  const SocketCandidates candidates = socket_candidates(environment, device_uuid);
-  std::vector<Connection> answered;
-  std::string tried;
-  Errc code = Errc::not_found;
-  for (const std::string& path : candidates.searched) {
-    std::string reason = "not there";
-    if (std::find(candidates.paths.begin(), candidates.paths.end(), path) != candidates.paths.end()) {
-      Result<Fd> socket = connect_to(path);
-      if (socket) {
-        answered.push_back({std::move(*socket), path});
-        continue;
-      }
-      if (socket.error().code != Errc::not_found) code = socket.error().code;
-      reason = socket.error().code == Errc::denied ? "no permission" : "nobody answers";
-    }
-    tried += (tried.empty() ? "" : ", ") + path + " (" + reason + ")";
-  }
-  if (answered.empty()) {
-    return Error{code, "no broker to talk to; tried " + tried +
-                           "; start one with: apportiond --config apportion.toml"};
-  }
-  for (const Connection& other : answered) {
-    namespace fs = std::filesystem;
-    const fs::path device = fs::path(other.path).parent_path().filename();
-    if (device == fs::path(answered.front().path).parent_path().filename()) continue;
-    return Error{Errc::invalid, "several brokers answer: " + answered.front().path + " and " + other.path +
-                                    "; choose one with APPORTION_SOCKET"};
-  }
-  return std::move(answered.front());
+  std::string path = socket_in(base, device_uuid);
+  const Result<sockaddr_un> address = address_of(path);
+  if (!address) return address.error();
+  return path;
 }
 
 Result<Fd> connect_to(const std::string& path) {
@@ -204,6 +155,7 @@ Result<Fd> connect_to(const std::string& path) {
     if (errno == ENOENT || errno == ECONNREFUSED || errno == ENOTDIR) error.code = Errc::not_found;
     if (errno == EACCES || errno == EPERM) error.code = Errc::denied;
     if (errno == EAGAIN) error.code = Errc::busy;
+    if (errno == EPROTOTYPE) error.code = Errc::invalid;
     return error;
   }
   if (::fcntl(socket.get(), F_SETFL, O_RDWR | O_NONBLOCK) != 0)

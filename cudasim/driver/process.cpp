@@ -65,12 +65,12 @@ void Process::attach() {
   }
   std::string error;
   auto options = FolderOptions::from_environment(error);
-  // Again where its maker, the last user so far, removed it in between.
+  // Again where its last user so far removed it in between.
   for (bool again = options.has_value(); again;) {
-    folder_ = Folder::open(default_folder(), *options, error);
-    index_ = folder_ ? register_process(*folder_, options->temporary, error) : kMaxProcesses;
-    again = folder_ && index_ == kMaxProcesses && !folder_->is_in_place();
-    if (index_ == kMaxProcesses) folder_ = nullptr;
+    std::unique_ptr<Folder> opened = Folder::open(default_folder(), *options, error);
+    index_ = opened ? register_process(*opened, options->temporary, error) : kMaxProcesses;
+    again = opened && index_ == kMaxProcesses && !opened->is_in_place();
+    if (index_ != kMaxProcesses) folder_ = opened.release();
   }
   if (folder_) return;
   std::fprintf(stderr, "%s\n", error.c_str());

@@ -55,7 +55,7 @@ bool open_source() {
     return true;
   std::string error;
   const auto options = FolderOptions::from_environment(error);
-  const Folder* folder = options ? Folder::open(default_folder(), *options, error) : nullptr;
+  const Folder* folder = options ? Folder::open(default_folder(), *options, error).release() : nullptr;
   if (folder == nullptr) {
     std::fprintf(stderr, "cudasim: NVML: %s\n", error.c_str());
     return false;

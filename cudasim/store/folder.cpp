@@ -15,6 +15,7 @@
 #include <cstring>
 #include <ctime>
 #include <mutex>
+#include <utility>
 
 #include "cudasim/store/census.hpp"
 #include "cudasim/store/parts.hpp"
@@ -37,6 +38,10 @@ constexpr u64 kSmallestFileSystem = 96ull << 20;
 
 // A folder that is removed again and again while we open it is no place to work in.
 constexpr int kMostRemovals = 100;
+
+constexpr u64 kTableBytes = sizeof(AllocationSlot) * u64{kMaxAllocations};
+constexpr u64 kCountsBytes = u64{kMaxProcesses} * kMaxFunctions * sizeof(u64);
+constexpr u64 kRingBytes = sizeof(Record) * u64{kRingRecords};
 
 void* map_file(const std::string& path, u64 bytes, std::string& error) {
   const int fd = open_file(path, error);
@@ -98,9 +103,10 @@ u64 monotonic_ns() {
   return static_cast<u64>(now.tv_sec) * 1000000000 + static_cast<u64>(now.tv_nsec);
 }
 
-Folder* Folder::open(const std::string& path, const FolderOptions& options, std::string& error) {
+std::unique_ptr<Folder> Folder::open(const std::string& path, const FolderOptions& options,
+                                     std::string& error) {
   bool removed = true;
-  Folder* folder = nullptr;
+  std::unique_ptr<Folder> folder;
   for (int i = 0; removed && i < kMostRemovals; i++)
     folder = open_once(path, options, error, removed);
   if (removed) error = "cudasim: the device folder " + path + " is removed again and again";
@@ -108,8 +114,8 @@ Folder* Folder::open(const std::string& path, const FolderOptions& options, std:
 }
 
 // `removed`: while it was being opened its maker removed it (removal.hpp), and it is to be made anew.
-Folder* Folder::open_once(const std::string& path, const FolderOptions& options, std::string& error,
-                          bool& removed) {
+std::unique_ptr<Folder> Folder::open_once(const std::string& path, const FolderOptions& options,
+                                          std::string& error, bool& removed) {
   removed = false;
   if (!make_folder(path, kDeviceFolderMode, error) || !check_file_system(path, error)) return nullptr;
   struct stat before {};
@@ -124,7 +130,7 @@ Folder* Folder::open_once(const std::string& path, const FolderOptions& options,
     if (guard >= 0) ::close(guard);
     return nullptr;
   }
-  auto folder = new Folder();
+  std::unique_ptr<Folder> folder(new Folder());
   folder->path_ = path;
   good = folder->map(error);
   if (good && folder->page_->magic.load(std::memory_order_acquire) == 0) folder->make(options);
@@ -133,9 +139,14 @@ Folder* Folder::open_once(const std::string& path, const FolderOptions& options,
     good = false;
   }
   ::close(guard);
-  if (good) return folder;
-  delete folder;
-  return nullptr;
+  return good ? std::move(folder) : nullptr;
+}
+
+Folder::~Folder() {
+  const std::pair<void*, u64> mapped[] = {
+      {page_, sizeof(ControlPage)}, {slots_, kTableBytes}, {counts_, kCountsBytes}, {ring_, kRingBytes}};
+  for (const auto& [memory, bytes] : mapped)
+    if (memory) ::munmap(memory, bytes);
 }
 
 bool Folder::is_in_place() const {
@@ -145,16 +156,11 @@ bool Folder::is_in_place() const {
 }
 
 bool Folder::map(std::string& error) {
-  void* page = map_file(path_ + "/control", sizeof(ControlPage), error);
-  void* table =
-      page ? map_file(path_ + "/table", sizeof(AllocationSlot) * u64{kMaxAllocations}, error) : nullptr;
-  void* counts = table ? map_file(path_ + "/counts", u64{kMaxProcesses} * kMaxFunctions * 8, error) : nullptr;
-  void* ring = counts ? map_file(path_ + "/ring", sizeof(Record) * u64{kRingRecords}, error) : nullptr;
-  if (!ring) return false;
-  page_ = static_cast<ControlPage*>(page);
-  slots_ = static_cast<AllocationSlot*>(table);
-  counts_ = static_cast<std::atomic<u64>*>(counts);
-  ring_ = static_cast<Record*>(ring);
+  page_ = static_cast<ControlPage*>(map_file(path_ + "/control", sizeof(ControlPage), error));
+  if (page_) slots_ = static_cast<AllocationSlot*>(map_file(path_ + "/table", kTableBytes, error));
+  if (slots_) counts_ = static_cast<std::atomic<u64>*>(map_file(path_ + "/counts", kCountsBytes, error));
+  if (counts_) ring_ = static_cast<Record*>(map_file(path_ + "/ring", kRingBytes, error));
+  if (!ring_) return false;
   struct stat status {};
   if (::stat((path_ + "/control").c_str(), &status) == 0) {
     file_system_ = status.st_dev;

@@ -4,6 +4,7 @@
 // same devices, whatever their own variables say. Any uid may use it (parts.hpp).
 // Never: keeps an fd open. All methods are safe from any thread.
 #pragma once
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
@@ -41,9 +42,13 @@ std::string default_folder();
 class Folder {
  public:
   // Opens `path`, making it with `options` when it does not exist. nullptr and one line in `error` when
-  // it cannot be made, is another version's, or its file system is too small. Never freed: a process keeps
-  // a folder until it ends.
-  static Folder* open(const std::string& path, const FolderOptions& options, std::string& error);
+  // it cannot be made, is another version's, or its file system is too small. The driver and NVML release
+  // it: other threads of the program may be inside a call until the process ends.
+  static std::unique_ptr<Folder> open(const std::string& path, const FolderOptions& options,
+                                      std::string& error);
+  ~Folder();  // unmaps; the device and its files stay
+  Folder(const Folder&) = delete;
+  Folder& operator=(const Folder&) = delete;
 
   const std::string& path() const { return path_; }
   ControlPage& page() const { return *page_; }
@@ -84,8 +89,8 @@ class Folder {
 
  private:
   Folder() = default;
-  static Folder* open_once(const std::string& path, const FolderOptions& options, std::string& error,
-                           bool& removed);
+  static std::unique_ptr<Folder> open_once(const std::string& path, const FolderOptions& options,
+                                           std::string& error, bool& removed);
   bool map(std::string& error);
   void make(const FolderOptions& options);
   std::string path_;

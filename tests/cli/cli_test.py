@@ -3,7 +3,9 @@
 import json
 import os
 import pathlib
+import shutil
 import signal
+import socket
 import subprocess
 import sys
 import tempfile
@@ -44,13 +46,22 @@ def command_line(tap):
     for arguments, line in (
             ((), "apportion: what to do? verbs: status, check, demo; see: apportion --help\n"),
             (("stats",), 'apportion: there is no verb "stats", perhaps "status"; verbs: status, check, demo\n'),
-            (("run",), 'apportion: there is no verb "run"; verbs: status, check, demo\n'),
             (("\x1b[2J",), 'apportion: there is no verb "\\x1b[2J"; verbs: status, check, demo\n'),
             (("status", "--jsn"),
              "apportion: The following argument was not expected: --jsn; see: apportion --help\n")):
         ran = run(*arguments)
         tap.check(f"a wrong command line is one line and exit status 2: {ascii(' '.join(arguments))}",
                   (ran.returncode, ran.stdout, ran.stderr) == (2, "", line), shown(ran))
+    for arguments, now in ((("run", "--job", "trainer", "--", "true"), "linking libapportion"),
+                           (("top", "--help"), "apportion status shows"), (("why", "trainer"), "apportion status shows")):
+        ran = run(*arguments)
+        tap.check(f"{arguments[0]}, which is planned, is one line that says so and what works now",
+                  ran.returncode == 1 and ran.stdout == "" and ran.stderr.count("\n") == 1 and now in ran.stderr
+                  and ran.stderr.startswith(f"apportion: apportion {arguments[0]} comes with a later version; "), shown(ran))
+    ran = run("demo", "--help")
+    tap.check("demo --help explains each verdict",
+              all(f"{verdict}, " in ran.stdout.partition("Verdicts: ")[2].replace("\n", " ")
+                  for verdict in ("ok", "too little", "nothing", "no context")), shown(ran))
 
 
 def closed_output(tap, broker):
@@ -60,6 +71,21 @@ def closed_output(tap, broker):
             ran = shell(f'exec "$0" {words} {redirect}', broker.environment)
             tap.check(f"{words} says that standard output is {what}", (ran.returncode, ran.stderr) == (1, line),
                       shown(ran))
+
+
+def asked(broker, path, **fitting):
+    """What the broker at `path` says of itself; nothing where it does not answer, or says something else."""
+    ran = broker.run(APPORTION, "status", "--json", APPORTION_SOCKET=path)
+    answer = json.loads(ran.stdout)["broker"] if ran.returncode == 0 else {}
+    return answer if all(answer.get(key) == value for key, value in fitting.items()) else {}
+
+
+def wait_until(what):
+    deadline = time.monotonic() + PATIENCE_S
+    while time.monotonic() < deadline:
+        if answer := what():
+            return answer
+    return {}
 
 
 def status(tap, broker):
@@ -74,8 +100,53 @@ def status(tap, broker):
               and [job["job"] for job in json.loads(ran.stdout)["jobs"]] == ["trainer", "notebook"], shown(ran))
     ran = broker.run(APPORTION, "status", APPORTION_SOCKET=str(broker.folder / "none"))
     tap.check("status without a broker: the paths tried and the command that starts one, exit status 1",
-              ran.returncode == 1 and ran.stdout == "" and f"tried {broker.folder}/none (not there)" in ran.stderr
+              ran.returncode == 1 and ran.stdout == ""
+              and f"tried {broker.folder}/none (not there), where APPORTION_SOCKET points" in ran.stderr
               and ran.stderr.endswith("start one with: apportiond --config apportion.toml\n"), shown(ran))
+
+
+def whole_config_path(tap, broker):
+    """A broker that was started with a relative path, asked from elsewhere."""
+    environment = dict(broker.environment, CUDASIM_DIR=broker.device + "/relative", APPORTION_LOG="error",
+                       APPORTION_SOCKET=str(broker.folder / "relative.sock"))
+    daemon = subprocess.Popen([program("broker/apportiond"), "--config", broker.config.name], env=environment,
+                              cwd=broker.folder, stdin=subprocess.DEVNULL)
+    answer = wait_until(lambda: asked(broker, environment["APPORTION_SOCKET"]))
+    tap.check("status --json names the config by its whole path",
+              answer and answer["config"] == str(broker.config.resolve()), answer)
+    daemon.send_signal(signal.SIGTERM)
+    daemon.wait(PATIENCE_S)
+
+
+def one_of_several(tap, broker):
+    """--device takes how a UUID begins; brokers of other devices are sockets that answer nothing."""
+    uuid = asked(broker, broker.environment["APPORTION_SOCKET"])["device"]
+    for ran in (broker.run(APPORTION, "status", "--device", uuid[:8].lower(), "--json"),
+                broker.run(APPORTION, "status", "--device", uuid, "--json")):
+        tap.check("status --device takes a UUID or how it begins",
+                  ran.returncode == 0 and json.loads(ran.stdout)["broker"]["device"] == uuid, shown(ran))
+    ran = broker.run(APPORTION, "status", "--device", "GPU-0000")
+    tap.check("status --device never shows another device because APPORTION_SOCKET leads to it",
+              ran.returncode == 1 and ran.stdout == ""
+              and f'has device {uuid}, not "GPU-0000"; unset APPORTION_SOCKET' in ran.stderr, shown(ran))
+    listeners = []
+    for name in ("GPU-0001", "GPU-0002", "GPU-1"):
+        folder = broker.folder / "apportion" / name
+        folder.mkdir(parents=True)
+        listeners.append(socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET))
+        listeners[-1].bind(str(folder / "broker.sock"))
+        listeners[-1].listen(4)
+    paths = [f"{broker.folder}/apportion/{name}/broker.sock" for name in ("GPU-0001", "GPU-0002", "GPU-1")]
+    for arguments, listed, beginning in (
+            ((), paths, "several brokers answer: "), (("--device", "GPU-0"), paths[:2], "several brokers answer: "),
+            (("--device", "GPU-7"), paths, 'no broker of a device "GPU-7"; tried ')):
+        ran = broker.run(APPORTION, "status", *arguments, APPORTION_SOCKET=None)
+        tap.check(f"status {' '.join(arguments)} that fits no one broker lists those there are",
+                  ran.returncode == 1 and ran.stderr.startswith("apportion: " + beginning)
+                  and ", ".join(listed) in ran.stderr and ran.stderr.count("\n") == 1, shown(ran))
+    for listener in listeners:
+        listener.close()
+    shutil.rmtree(broker.folder / "apportion")
 
 
 def check(tap, broker):
@@ -99,35 +170,33 @@ def check(tap, broker):
               ran.returncode == 1 and "JOB " in ran.stdout
               and ran.stderr == f"apportion: {bad}:13: the guarantees trainer 2.5 GiB + notebook 1 GiB + more 4.5 GiB = "
               "8 GiB, above the pool of 5 GiB by 3 GiB (96 chunks); lower one of them\n", shown(ran))
+    tap.check("and each reason once", (ran.stdout + ran.stderr).count("the guarantees trainer") == 1, shown(ran))
+    ran = broker.run(APPORTION, "check", str(broker.folder / "none.toml"), **device)
+    tap.check("check of a file that is not there never suggests an option that check does not have",
+              ran.returncode == 1 and "none.toml" in ran.stderr and "name one with apportion check FILE" in ran.stderr
+              and "--config" not in ran.stderr and ran.stderr.count("\n") == 1, shown(ran))
+    ran = shell(f'ulimit -n 300; exec "$0" check {broker.config}', dict(broker.environment, **device))
+    tap.check("check warns where the limit of open files is too low for the pool",
+              ran.returncode == 0 and "warning: " in ran.stdout
+              and "a pool of 160 chunks of 32 MiB needs 416 open files, and the hard limit is 300" in ran.stdout, shown(ran))
     before = sorted(os.listdir(broker.folder))
     tap.check("check leaves no file behind", before == ["apportion.toml", "bad.toml", "broker.sock"], before)
 
 
 def closed_streams_of_the_broker(tap, broker):
     """Its keeper's and its own sockets must not get the numbers 0 to 2: a log line, or a new broker, would take them."""
-    def ask():
-        ran = broker.run(APPORTION, "status", "--json", APPORTION_SOCKET=socket)
-        return json.loads(ran.stdout)["broker"] if ran.returncode == 0 else {}
-
-    def wait_until(what):
-        deadline = time.monotonic() + PATIENCE_S
-        while time.monotonic() < deadline:
-            if what(answer := ask()):
-                return answer
-        return {}
-
-    socket = str(broker.folder / "mute.sock")
-    environment = dict(broker.environment, CUDASIM_DIR=broker.device + "/mute", APPORTION_SOCKET=socket)
+    path = str(broker.folder / "mute.sock")
+    environment = dict(broker.environment, CUDASIM_DIR=broker.device + "/mute", APPORTION_SOCKET=path)
     script = f'exec {program("broker/apportiond")} --config {broker.config} <&- >&- 2>&-'
     mute = subprocess.Popen(["/bin/sh", "-c", script], env=environment)
-    first = wait_until(lambda answer: answer)
+    first = wait_until(lambda: asked(broker, path))
     streams = {process: [os.readlink(f"/proc/{first[process]}/fd/{fd}") for fd in range(3)]
                for process in ("pid", "keeper_pid")} if first else {}
     tap.check("apportiond with closed streams has nothing else in their places",
               first and all(place == ["/dev/null"] * 3 for place in streams.values()), streams)
     if first:
         os.kill(first["pid"], signal.SIGKILL)
-    second = wait_until(lambda answer: answer.get("restarts") == 1)
+    second = wait_until(lambda: asked(broker, path, restarts=1))
     tap.check("and starts a broker anew after a crash", second and second["keeper_pid"] == mute.pid, second)
     mute.send_signal(signal.SIGTERM)
     tap.check("and stops", (code := mute.wait(PATIENCE_S)) == 0, code)
@@ -168,6 +237,8 @@ def main():
         status(tap, broker)
         closed_output(tap, broker)
         check(tap, broker)
+        one_of_several(tap, broker)
+        whole_config_path(tap, broker)
         closed_streams_of_the_broker(tap, broker)
         tap.check("the broker stops cleanly", (code := broker.stop()) == 0, code)
     return tap.end()

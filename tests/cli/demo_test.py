@@ -66,8 +66,11 @@ def figures(tap):
               shown(ran))
     ran = demo("--clients", "64", "--device", "sim:8GiB")
     tap.check("more programs than a device has room for: the broker's line says why, and nothing is raced",
-              ran.returncode == 1 and ran.stdout == "" and "not one chunk of 32MiB is left: device 8 GiB" in ran.stderr,
+              ran.returncode == 1 and ran.stdout == "" and "not one chunk of 32MiB is left: device 8 GiB" in ran.stderr
+              and ran.stderr.count("\n") == 1,
               shown(ran))
+    tap.check("that line cites the demo's config, not a file that is gone",
+              "the demo's config ([broker]): broker.pool" in ran.stderr and "/dev/shm" not in ran.stderr, shown(ran))
 
 
 def children(pid):

@@ -167,7 +167,11 @@ def bad_attaches(provoked, broker):
     def client(*actions, **variables):
         return broker.run(*CLIENT, *actions, APPORTION_BUILD_DIR=str(BUILD), **variables).stderr
 
-    provoked.said("a missing broker", client(APPORTION_JOB="trainer", APPORTION_SOCKET="/nowhere/broker.sock"))
+    provoked.said("a missing broker", client(APPORTION_JOB="trainer", APPORTION_SOCKET=None, XDG_RUNTIME_DIR="/nowhere"))
+    provoked.said("a missing socket", client(APPORTION_JOB="trainer", APPORTION_SOCKET="/nowhere/broker.sock"))
+    provoked.said("a relative socket", client(APPORTION_JOB="trainer", APPORTION_SOCKET="broker.sock"))
+    provoked.said("a long socket", client(APPORTION_JOB="trainer", APPORTION_SOCKET="/" + "x" * 120))
+    provoked.said("a socket that is a file", client(APPORTION_JOB="trainer", APPORTION_SOCKET=str(broker.config)))
     provoked.said("a job that is not in the config", client(APPORTION_JOB="nobody"))
     provoked.said("no job", client())
     provoked.said("a user who may not join", client(APPORTION_JOB="closed"))
@@ -180,6 +184,9 @@ def bad_attaches(provoked, broker):
         listeners[-1].bind(str(folder / "broker.sock"))
         listeners[-1].listen(4)
     provoked.said("two brokers", broker.run(APPORTION, "status", APPORTION_SOCKET=None).stderr)
+    other = broker.run(APPORTION, "status", "--device", "GPU-3", APPORTION_SOCKET=None)
+    provoked.said("a device without a broker", other.stderr)
+    provoked.said("the broker of another device", broker.run(APPORTION, "status", "--device", "GPU-0000").stderr)
     for listener in listeners:
         listener.close()
 
@@ -239,6 +246,8 @@ def the_command_line(provoked, broker):
     ran = subprocess.run(["/bin/sh", "-c", 'exec "$0" status >/dev/full', APPORTION], env=broker.environment,
                          stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=PATIENCE_S, check=False)
     provoked.said("a full disk", ran.stderr)
+    provoked.said("a verb of a later version", broker.run(APPORTION, "run", "--", "true").stderr)
+    provoked.said("a demo without room", broker.run(APPORTION, "demo", "--clients", "64", "--device", "sim:8GiB").stderr)
     alone = broker.folder / "apportion-alone"
     alone.write_bytes(pathlib.Path(APPORTION).read_bytes())
     alone.chmod(0o755)

@@ -38,7 +38,8 @@ def c_program(tap, broker):
     missing = str(broker.folder / "missing.sock")
     fails(tap, "C: no broker: every path tried, and the command that starts one",
           broker.run(c, "trainer", APPORTION_SOCKET=missing),
-          f"example_c: attach: APPORTION_NOT_FOUND: no broker to talk to; tried {missing} (not there); "
+          f"example_c: attach: APPORTION_NOT_FOUND: no broker to talk to; tried {missing} (not there), where "
+          "APPORTION_SOCKET points; correct it or leave it out, or "
           "start one with: apportiond --config apportion.toml")
 
 

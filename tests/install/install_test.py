@@ -2,6 +2,7 @@
 """Installs the build below a temporary folder and uses it from there, as `./dev install PREFIX` does. Prints TAP."""
 import json
 import pathlib
+import re
 import subprocess
 import sys
 import tempfile
@@ -22,7 +23,13 @@ def run(*command, **more):
     return subprocess.run(command, capture_output=True, text=True, stdin=subprocess.DEVNULL, timeout=300, **more)
 
 
-print("1..4")
+print("1..5")
+wanted = run("ninja", "-C", str(build), "-t", "commands", "installed").stdout
+compiled = set(re.findall(r" -c \S*/((?:shm|config|gpu|broker|libclient|cli|cudasim|tests|examples)/\S+)", wanted))
+foreign = sorted(name for name in compiled if name.startswith(("tests/", "examples/")) and not name.startswith("tests/replay/")
+                 or name.endswith("_test.cpp"))
+test("what `./dev install` builds is what is installed, and no test", "broker/main.cpp" in compiled and not foreign,
+     foreign or wanted[:500])
 with tempfile.TemporaryDirectory() as folder:
     prefix = pathlib.Path(folder) / "prefix"
     installed = run("cmake", "--install", str(build), "--prefix", str(prefix))

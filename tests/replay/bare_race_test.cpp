@@ -1,8 +1,6 @@
 // The race on the bare device: four processes that each want 75 % of it, and what start order does to them.
 // Sources of the figures: tests/replay/README.md.
 #include <array>
-#include <cstdlib>
-#include <filesystem>
 #include <memory>
 #include <string>
 #include <vector>
@@ -21,29 +19,16 @@ namespace {
 class Race {
  public:
   explicit Race(const std::string& backing) {
-    char path[] = "/dev/shm/apportion-test-race-XXXXXX";
-    REQUIRE(::mkdtemp(path) != nullptr);
-    folder_ = path;
-    cudasim::FolderOptions options;
-    options.device_bytes = {(80_GiB).value};
-    options.context_bytes = (512_MiB).value;
-    std::string error;
-    control_ = cudasim::Control::open(folder_ + "/device", options, error);
-    INFO(error);
-    REQUIRE(control_ != nullptr);
     for (auto& racer : racers_)
-      racer =
-          std::make_unique<Worker>(std::vector<std::string>{"--device", "sim:80GiB", "--backing", backing},
-                                   std::map<std::string, std::string>{{"CUDASIM_DIR", folder_ + "/device"},
-                                                                      {"CUDASIM_CONTEXT", "512MiB"}});
+      racer = std::make_unique<Worker>(
+          std::vector<std::string>{"--device", "sim:80GiB", "--backing", backing},
+          std::map<std::string, std::string>{{"CUDASIM_DIR", device_.path()}, {"CUDASIM_CONTEXT", "512MiB"}});
     for (auto& racer : racers_)
       racer->expect("ready");
   }
   ~Race() {
     for (auto& racer : racers_)
       racer.reset();
-    std::error_code ignored;
-    std::filesystem::remove_all(folder_, ignored);
   }
   Race(const Race&) = delete;
   Race& operator=(const Race&) = delete;
@@ -58,7 +43,7 @@ class Race {
   }
   // Nobody has another's memory, and every racer that got some still finds what it wrote in it; then all end.
   void finish(const std::array<nlohmann::json, 4>& results) {
-    const cudasim::CensusReport census = control_->census();
+    const cudasim::CensusReport census = device_->census();
     CHECK(census.overlap_bytes == 0);
     CHECK(census.physical_bytes == census.referenced_bytes);
     for (std::size_t i = 0; i < racers_.size(); ++i) {
@@ -68,8 +53,14 @@ class Race {
   }
 
  private:
-  std::string folder_;
-  std::unique_ptr<cudasim::Control> control_;
+  static cudasim::FolderOptions options() {
+    cudasim::FolderOptions options;
+    options.device_bytes = {(80_GiB).value};
+    options.context_bytes = (512_MiB).value;
+    return options;
+  }
+
+  cudasim::TemporaryFolder device_{options()};
   std::array<std::unique_ptr<Worker>, 4> racers_;
 };
 

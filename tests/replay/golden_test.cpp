@@ -18,33 +18,12 @@ using apportion::replay::Worker;
 
 namespace {
 
-class SimulatedFolder {
- public:
-  explicit SimulatedFolder(Bytes total) {
-    char path[] = "/dev/shm/apportion-test-golden-XXXXXX";
-    REQUIRE(::mkdtemp(path) != nullptr);
-    path_ = path;
-    cudasim::FolderOptions options;
-    options.device_bytes = {total.value};
-    options.context_bytes = (512_MiB).value;
-    std::string error;
-    control_ = cudasim::Control::open(device(), options, error);
-    INFO(error);
-    REQUIRE(control_ != nullptr);
-  }
-  ~SimulatedFolder() {
-    std::error_code ignored;
-    std::filesystem::remove_all(path_, ignored);
-  }
-  SimulatedFolder(const SimulatedFolder&) = delete;
-  SimulatedFolder& operator=(const SimulatedFolder&) = delete;
-  std::string device() const { return path_ + "/device"; }
-  const cudasim::Control& control() const { return *control_; }
-
- private:
-  std::string path_;
-  std::unique_ptr<cudasim::Control> control_;
-};
+cudasim::FolderOptions device_of(Bytes total) {
+  cudasim::FolderOptions options;
+  options.device_bytes = {total.value};
+  options.context_bytes = (512_MiB).value;
+  return options;
+}
 
 // Which of a call's two logged arguments is a size; calls that are not here have none.
 const std::map<std::string, int>& size_arguments() {
@@ -98,11 +77,11 @@ void run_through(Worker& worker, const char* event = "result") {
 
 TEST_CASE("golden: JAX classic, the first and the second process on 80 GiB, over cuMemAlloc and over VMM") {
   for (const std::string backing : {"mem_alloc", "vmm"}) {
-    const SimulatedFolder folder(80_GiB);
+    const cudasim::TemporaryFolder folder(device_of(80_GiB));
     const std::vector<std::string> arguments{"--device", "sim:80GiB", "--backing", backing};
-    Worker first(arguments, {{"CUDASIM_DIR", folder.device()}});
+    Worker first(arguments, {{"CUDASIM_DIR", folder.path()}});
     run_through(first);
-    Worker second(arguments, {{"CUDASIM_DIR", folder.device()}});
+    Worker second(arguments, {{"CUDASIM_DIR", folder.path()}});
     run_through(second);
     compare("jax_classic_first_" + backing + ".txt", sequence(folder.control(), first.pid()));
     compare("jax_classic_second_" + backing + ".txt", sequence(folder.control(), second.pid()));
@@ -110,8 +89,8 @@ TEST_CASE("golden: JAX classic, the first and the second process on 80 GiB, over
 }
 
 TEST_CASE("golden: PyTorch native, a small training run that needs its caches given back") {
-  const SimulatedFolder folder(1_GiB);
-  Worker worker({"--device", "sim:1GiB", "--framework", "pytorch"}, {{"CUDASIM_DIR", folder.device()}});
+  const cudasim::TemporaryFolder folder(device_of(1_GiB));
+  Worker worker({"--device", "sim:1GiB", "--framework", "pytorch"}, {{"CUDASIM_DIR", folder.path()}});
   run_through(worker);
   const std::string seen = sequence(folder.control(), worker.pid());
   compare("pytorch_native.txt", seen);

@@ -1,5 +1,6 @@
 """A real broker on a simulated device of its own, for tests in Python. Everything it makes is gone afterwards."""
 import contextlib
+import fcntl
 import os
 import pathlib
 import select
@@ -31,12 +32,22 @@ def program(name):
     return str(BUILD / name)
 
 
+def scratch_folder():
+    """(path, lock to keep): as cudasim's ScratchFolder makes one; where this process is killed, the next of those removes it."""
+    making = tempfile.mkdtemp(prefix="cudasim-making-", dir="/dev/shm")
+    owner = open(making + "/owner", "w")
+    fcntl.flock(owner, fcntl.LOCK_SH)
+    made = making.replace("cudasim-making-", "cudasim-scratch-")
+    os.rename(making, made)
+    return made, owner
+
+
 class Broker:
     def __init__(self, folder, config=CONFIG):
         self.folder = folder
         self.config = folder / "apportion.toml"
         self.config.write_text(config)
-        self.device = tempfile.mkdtemp(prefix="apportion-python-", dir="/dev/shm")
+        self.device, self.owner = scratch_folder()
         self.environment = dict(os.environ, APPORTION_SOCKET=str(folder / "broker.sock"), XDG_RUNTIME_DIR=str(folder))
         for variable in ("APPORTION_JOB", "APPORTION_CONFIG", "APPORTION_DRIVER", "APPORTION_LOG", "CUDASIM_DIR"):
             self.environment.pop(variable, None)
@@ -69,6 +80,7 @@ class Broker:
         if self.process is not None:
             self.stop()
         shutil.rmtree(self.device, ignore_errors=True)
+        self.owner.close()
 
     def run(self, *command, **variables):
         """A program beside the broker; a variable of None is removed."""

@@ -78,8 +78,8 @@ APPORTION_API const char* apportion_version(void);
 typedef struct apportion_attach_options {
   size_t struct_size; /* sizeof(apportion_attach_options) */
   const char* job;    /* NULL: the environment's APPORTION_JOB, else the config's [jobs.default] */
-  const char* socket; /* path of the broker's socket or of its folder; NULL: APPORTION_SOCKET, else the
-                         default places */
+  const char* socket; /* absolute path of the broker's socket or of its folder; NULL: APPORTION_SOCKET, else
+                         the default places */
   const char* label;  /* for people who look at `apportion status`; NULL: the program's name */
   uint32_t flags;     /* APPORTION_RECLAIMABLE, or 0 */
 } apportion_attach_options;

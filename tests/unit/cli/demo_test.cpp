@@ -2,6 +2,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "cli/demo_stage.hpp"
 #include "tests/support/catch.hpp"
 
 using namespace apportion;
@@ -94,6 +95,17 @@ TEST_CASE(
   CHECK_FALSE(contains(text, "mapped by two programs at once"));
   CHECK_FALSE(contains(text, "simulated"));
   CHECK(text.ends_with("3 different results in 1 order.\n"));
+}
+
+TEST_CASE("demo: what the broker says of the demo's config cites the line, for the file is gone") {
+  const std::string text = "[broker]\npool = \"auto\"\n";
+  CHECK(cite("apportiond: /x/a.toml:2: broker.pool: no room\n", "/x/a.toml", text) ==
+        "apportiond: the demo's config (pool = \"auto\"): broker.pool: no room\n");
+  CHECK(cite("/x/a.toml: no; /x/a.toml:1: no", "/x/a.toml", text) ==
+        "the demo's config: no; the demo's config ([broker]): no");
+  CHECK(cite("/x/a.toml:99: no", "/x/a.toml", text) == "the demo's config (): no");
+  CHECK(cite("/x/a.toml:", "/x/a.toml", text) == "the demo's config:");
+  CHECK(cite("another file:1: no", "/x/a.toml", text) == "another file:1: no");
 }
 
 TEST_CASE("demo json: a racer without a context has nulls, and the broker's half its job") {

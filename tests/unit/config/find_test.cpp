@@ -92,6 +92,17 @@ TEST_CASE("a missing config lists every path tried, in one line") {
   CHECK(message.find('\n') == std::string::npos);
 }
 
+TEST_CASE("a missing config's error names the option as this command spells it") {
+  const TemporaryFolder folder;
+  ConfigSearch search;
+  search.flag = folder / "none.toml";
+  search.flag_usage = "apportion check FILE";
+  CHECK(find_config(search).error().message ==
+        "no config found; tried " + *search.flag +
+            " (apportion check FILE); write one there, or name one with apportion check FILE or "
+            "APPORTION_CONFIG");
+}
+
 TEST_CASE("what is no readable config file is refused with its path") {
   const TemporaryFolder folder;
   const Result<Config> missing = read_config(folder / "missing.toml", test_names());

@@ -111,6 +111,14 @@ void handler() {
   if (void* memory = std::malloc(size)) return memory;
   throw std::bad_alloc();
 }
+// A sanitizer's own form would not come here, and its memory not from malloc.
+[[gnu::noinline]] void* operator new(std::size_t size, const std::nothrow_t&) noexcept {
+  try {
+    return ::operator new(size);
+  } catch (const std::bad_alloc&) {
+    return nullptr;
+  }
+}
 [[gnu::noinline]] void operator delete(void* memory) noexcept {
   std::free(memory);
 }

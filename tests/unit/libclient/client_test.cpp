@@ -8,6 +8,14 @@
 using namespace apportion;
 using namespace apportion::testing;
 
+// What the allocator of the host may map meanwhile: an arena more; a sanitizer's keeps what was freed a
+// while.
+#ifdef __SANITIZE_ADDRESS__
+constexpr std::size_t kHostMappings = 200;
+#else
+constexpr std::size_t kHostMappings = 4;
+#endif
+
 TEST_CASE("a client attaches, allocates, uses, frees, trims and detaches") {
   FakeBroker broker;
   const std::uint64_t before = referenced();
@@ -37,13 +45,13 @@ TEST_CASE("what a program is told comes from the job page, by what it promised")
   auto fixed = attach(broker);
   auto elastic = attach(broker, true);
   must_allocate(*fixed, 10_MiB);
-  CHECK(fixed->info()->total == 64_MiB);
-  CHECK(fixed->info()->free == 54_MiB);
-  CHECK(elastic->info()->total == 128_MiB);
-  CHECK(elastic->info()->free == 118_MiB);
-  CHECK(fixed->info()->job == "trainer");
-  CHECK(fixed->info()->chunk == 2_MiB);
-  CHECK(fixed->info()->simulated);
+  CHECK(fixed->info()->total_bytes == (64_MiB).value);
+  CHECK(fixed->info()->free_bytes == (54_MiB).value);
+  CHECK(elastic->info()->total_bytes == (128_MiB).value);
+  CHECK(elastic->info()->free_bytes == (118_MiB).value);
+  CHECK(std::string(fixed->info()->job) == "trainer");
+  CHECK(fixed->info()->chunk_bytes == (2_MiB).value);
+  CHECK(fixed->info()->simulated == 1);
 }
 
 TEST_CASE("growth is one message, whatever the block's size") {
@@ -138,7 +146,7 @@ TEST_CASE("what the broker asks back during a request is given back after it, if
   REQUIRE(client->deallocate(big, 0).ok());
   must_allocate(*client, 12_MiB);
   CHECK(client->check().ok());
-  CHECK(client->stats()->arena.pool_bytes == 12_MiB);
+  CHECK(client->stats()->pool_bytes == (12_MiB).value);
 }
 
 TEST_CASE("idle chunks are mapped elsewhere before new ones are asked for, and keep working") {
@@ -153,7 +161,7 @@ TEST_CASE("idle chunks are mapped elsewhere before new ones are asked for, and k
   const Address big = must_allocate(*client, 8_MiB);
   CHECK(usable(big, 8_MiB));
   CHECK(broker.seen().requests == requests);
-  CHECK(client->stats()->arena.chunks_moved == 4);
+  CHECK(client->stats()->chunks_moved == 4);
   for (int i = 1; i < 8; i += 2)
     CHECK(usable(blocks[i], 2_MiB));
   CHECK(client->check().ok());
@@ -208,7 +216,7 @@ TEST_CASE("R11: a session reserves two ranges once, however much it allocates") 
   for (int i = 0; i < 30; ++i)
     must_allocate(*client, 3_MiB);
   CHECK(control().calls("cuMemAddressReserve") == before + 2);
-  CHECK(client->stats()->bytes_reservable_limit == 4_GiB);
+  CHECK(client->stats()->bytes_reservable_limit == (4_GiB).value);
 }
 
 TEST_CASE("no context is made by attaching, and none while the program's own is current") {
@@ -248,7 +256,7 @@ TEST_CASE("F49: a thousand sessions leave no descriptor, no mapping and no refer
     cycle();
   CHECK(broker.wait([](const auto& seen) { return seen.hang_ups == 1002; }));
   CHECK(quiet_fds(broker) == fds);
-  CHECK(mappings() <= maps + 4);  // the allocator of the host may keep an arena more
+  CHECK(mappings() <= maps + kHostMappings);
   CHECK(referenced() == before);
   CHECK(control().violations() == 0);
 }

@@ -68,7 +68,7 @@ TEST_CASE("K4: moving idle chunks and detaching wait for the GPU too") {
   REQUIRE(client->deallocate(blocks[2], gpu.handle(0)).ok());
   const Result<Address> moved = client->allocate(4_MiB, gpu.handle(0), false);
   REQUIRE(moved);
-  CHECK(client->stats()->arena.chunks_moved == 2);
+  CHECK(client->stats()->chunks_moved == 2);
   gpu.work_on(*moved, 4_MiB, 1);
   CHECK(client->detach().ok());
   CHECK(control().violations() == violations);

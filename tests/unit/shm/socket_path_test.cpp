@@ -13,10 +13,6 @@ namespace fs = std::filesystem;
 
 namespace {
 
-Environment environment_in(const Folder& folder, uid_t uid = 1000) {
-  return {"", folder / "user", folder / "run", uid};
-}
-
 mode_t mode_of(const std::string& path) {
   struct stat status {};
   return ::lstat(path.c_str(), &status) == 0 ? status.st_mode & 0777 : 0;
@@ -37,66 +33,36 @@ TEST_CASE("the broker's socket lies under /run for root and under XDG_RUNTIME_DI
   CHECK(broker_socket_path({"/x/a.sock", "/run/user/5", "/run", 5}, "GPU-1").value() == "/x/a.sock");
   CHECK(broker_socket_path({"", "", "/run", 5}, "GPU-1").error().message.find("XDG_RUNTIME_DIR") !=
         std::string::npos);
-  CHECK(broker_socket_path({std::string(108, 'x'), "", "/run", 5}, "GPU-1").error().code == Errc::invalid);
+  CHECK(broker_socket_path({"/" + std::string(107, 'x'), "", "/run", 5}, "GPU-1").error().code ==
+        Errc::invalid);
 }
 
-TEST_CASE("a client looks in the user's folder, then in /run, and only at APPORTION_SOCKET where it is set") {
+TEST_CASE("a named socket is an absolute path that fits, or its folder's broker.sock") {
   Folder folder;
-  Environment environment = environment_in(folder);
-  SocketCandidates none = socket_candidates(environment);
-  CHECK(none.paths.empty());
-  CHECK(none.searched == std::vector<std::string>{folder / "user/apportion/*/broker.sock",
-                                                  folder / "run/apportion/*/broker.sock"});
-
-  leave_stale_socket(folder / "run/apportion/GPU-2/broker.sock");
-  leave_stale_socket(folder / "user/apportion/GPU-1/broker.sock");
-  const std::vector<std::string> both{folder / "user/apportion/GPU-1/broker.sock",
-                                      folder / "run/apportion/GPU-2/broker.sock"};
-  CHECK(socket_candidates(environment).paths == both);
-  CHECK(socket_candidates(environment, "GPU-2").paths == std::vector<std::string>{both[1]});
-  CHECK(socket_candidates(environment, "GPU-2").searched.size() == 2);
-
-  environment.apportion_socket = folder / "run/apportion/GPU-2";  // containers mount the folder
-  CHECK(socket_candidates(environment).paths == std::vector<std::string>{both[1]});
+  Environment environment;
+  environment.apportion_socket = folder / "a.sock";
+  CHECK(named_socket(environment).value() == folder / "a.sock");
+  environment.apportion_socket = folder.path();
+  CHECK(named_socket(environment).value() == folder / "broker.sock");
+  for (const std::string relative : {"broker.sock", "./broker.sock", "run/apportion"}) {
+    environment.apportion_socket = relative;
+    const auto refused = named_socket(environment);
+    REQUIRE_FALSE(refused.ok());
+    CHECK(refused.error().code == Errc::invalid);
+    CHECK(refused.error().message ==
+          "APPORTION_SOCKET is a relative path, \"" + relative +
+              "\", which means another place in each folder; write it from the root");
+  }
+  environment.named_by = "the option";
+  environment.apportion_socket = "/" + std::string(kMostSocketPath, 'x');
+  CHECK(named_socket(environment).error().code == Errc::invalid);
+  CHECK(named_socket(environment).error().message.find("the option stands for a path of 108 bytes") == 0);
+  environment.apportion_socket.pop_back();
+  CHECK(named_socket(environment).ok());
 }
 
-TEST_CASE(
-    "C19: where no broker answers, the error lists every path with its reason and the command to start one") {
-  Folder folder;
-  leave_stale_socket(folder / "user/apportion/GPU-1/broker.sock");
-  const auto connection = connect_to_broker(environment_in(folder));
-  REQUIRE_FALSE(connection.ok());
-  CHECK(connection.error().code == Errc::not_found);
-  const std::string& message = connection.error().message;
-  CHECK(message.find(folder / "user/apportion/GPU-1/broker.sock" + " (nobody answers)") != std::string::npos);
-  CHECK(message.find(folder / "run/apportion/*/broker.sock" + " (not there)") != std::string::npos);
-  CHECK(message.find("apportiond --config") != std::string::npos);
-  CHECK(message.find('\n') == std::string::npos);
-}
-
-TEST_CASE("a broker is found and connected to; two of different devices must be chosen between") {
-  Folder folder;
-  const Environment environment = environment_in(folder);
-  const auto first = listen_at(folder / "run/apportion/GPU-1/broker.sock", 0666);
-  REQUIRE(first.ok());
-  auto connection = connect_to_broker(environment);
-  REQUIRE(connection.ok());
-  CHECK(connection->path == folder / "run/apportion/GPU-1/broker.sock");
-  const auto accepted = accept_from(first->get());
-  REQUIRE(accepted.ok());
-  const std::byte byte{1};
-  REQUIRE(channel::send(connection->socket.get(), {&byte, 1}, {}, soon()).ok());
-  channel::Datagram datagram;
-  CHECK(channel::receive(accepted->get(), datagram, soon()).ok());
-
-  const auto second = listen_at(folder / "run/apportion/GPU-2/broker.sock", 0666);
-  REQUIRE(second.ok());
-  connection = connect_to_broker(environment);
-  REQUIRE_FALSE(connection.ok());
-  CHECK(connection.error().code == Errc::invalid);
-  CHECK(connection.error().message.find("GPU-1") != std::string::npos);
-  CHECK(connection.error().message.find("GPU-2") != std::string::npos);
-  CHECK(connect_to_broker(environment, "GPU-2").ok());
+TEST_CASE("a broker refuses to listen at a relative APPORTION_SOCKET") {
+  CHECK(broker_socket_path({"a.sock", "/run/user/5", "/run", 5}, "GPU-1").error().code == Errc::invalid);
 }
 
 TEST_CASE("a listening socket has the mode asked for, and its fds are close-on-exec and non-blocking") {
