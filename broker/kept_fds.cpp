@@ -7,7 +7,6 @@
 
 #include <chrono>
 
-#include "shm/socket_path.hpp"
 #include "shm/wire.hpp"
 
 namespace apportion {
@@ -65,7 +64,7 @@ void KeptFds::remove_socket_file() const {
   sockaddr_un address{};
   socklen_t length = sizeof address - 1;  // a path of full length has no end of its own
   if (getsockname(socket->second.fd.get(), reinterpret_cast<sockaddr*>(&address), &length) != 0) return;
-  if (address.sun_family == AF_UNIX && address.sun_path[0] != '\0') remove_socket(address.sun_path);
+  if (address.sun_family == AF_UNIX && address.sun_path[0] != '\0') unlink(address.sun_path);
 }
 
 }  // namespace apportion

@@ -32,7 +32,7 @@ class SocketFile {
  public:
   SocketFile() = default;
   ~SocketFile() {
-    if (!path_.empty()) remove_socket(path_);
+    if (!path_.empty()) unlink(path_.c_str());
   }
   SocketFile(const SocketFile&) = delete;
   SocketFile& operator=(const SocketFile&) = delete;
@@ -49,7 +49,7 @@ struct Opened {
   Fd journal_fd;
   PageMapping journal_pages;
   std::string socket_path;
-  SocketFile socket_file;  // last, so that it goes while the device is locked
+  SocketFile socket_file;
 };
 
 Result<Config> find_and_read(const std::string& given) {

@@ -105,7 +105,10 @@ Result<std::vector<std::string>> socket_candidates(const Environment& environmen
     for (fs::directory_iterator at(base + "/apportion", ignored), end; !ignored && at != end;
          at.increment(ignored)) {
       std::string name = at->path().filename().string();
-      if (begins_device(device, name)) devices.push_back(std::move(name));
+      // A stopped broker leaves its folder, without a socket: containers may have mounted it.
+      std::error_code hidden;  // no permission: it may be there
+      const bool socket = fs::symlink_status(socket_in(base, name), hidden).type() != fs::file_type::not_found;
+      if (socket && begins_device(device, name)) devices.push_back(std::move(name));
     }
     std::sort(devices.begin(), devices.end());
     if (devices.empty()) devices.push_back(std::string(device) + "*");

@@ -187,16 +187,6 @@ Result<Fd> listen_at(const std::string& path, mode_t mode, int backlog) {
   return socket;
 }
 
-void remove_socket(const std::string& path) {
-  ::unlink(path.c_str());
-  // A folder that somebody chose with APPORTION_SOCKET is not ours to remove.
-  const std::filesystem::path folder = std::filesystem::path(path).parent_path();
-  const std::string uuid = folder.filename().string();
-  if (folder.parent_path().filename() == "apportion" &&
-      (uuid.starts_with("GPU-") || uuid.starts_with("MIG-")))
-    ::rmdir(folder.c_str());
-}
-
 Result<Fd> accept_from(int listening_socket) {
   for (;;) {
     Fd socket(::accept4(listening_socket, nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));

@@ -51,10 +51,6 @@ inline constexpr std::size_t kMostSocketPath = 107;  // bytes: sockaddr_un ends 
 // there; Errc::denied: something that is not ours to replace.
 [[nodiscard]] Result<Fd> listen_at(const std::string& path, mode_t mode, int backlog = 128);
 
-// Unlinks the socket, and its folder where that is a device's own (.../apportion/<uuid>) and empty now. Only
-// by who holds the device's lock: so no other broker is between making the folder and listening in it.
-void remove_socket(const std::string& path);
-
 // The next connection, non-blocking and close-on-exec. Errc::busy: none waits; Errc::system: out of fds
 // (F30).
 [[nodiscard]] Result<Fd> accept_from(int listening_socket);

@@ -82,6 +82,15 @@ TEST_CASE(
                              " (not there); start one with: apportiond --config apportion.toml");
 }
 
+TEST_CASE("the folder that a stopped broker leaves is not among the paths that were tried") {
+  Folder folder;
+  std::filesystem::create_directories(folder / "run/apportion/GPU-1");
+  leave_stale_socket(folder / "run/apportion/GPU-2/broker.sock");
+  CHECK(socket_candidates(environment_in(folder)).value() ==
+        std::vector<std::string>{folder / "user/apportion/*/broker.sock",
+                                 folder / "run/apportion/GPU-2/broker.sock"});
+}
+
 TEST_CASE("where the named place is wrong, the error says who named it, and what is wrong with it") {
   Folder folder;
   const std::string path = folder / "broker.sock";

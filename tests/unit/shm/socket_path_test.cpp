@@ -173,18 +173,3 @@ TEST_CASE("folders that are made for a socket let every user through, whatever t
     CHECK((status.st_mode & 07777) == 0755);
   }
 }
-
-TEST_CASE("a socket that is removed takes its folder with it where that is the device's own, and empty") {
-  Folder folder;
-  for (const char* place : {"apportion/GPU-1", "apportion/MIG-1", "apportion/mine", "other/GPU-1"}) {
-    REQUIRE(listen_at(folder / place + "/broker.sock", 0600).ok());
-    remove_socket(folder / place + "/broker.sock");
-    CHECK(::access((folder / place + "/broker.sock").c_str(), F_OK) != 0);
-    const bool own = std::string(place) == "apportion/GPU-1" || std::string(place) == "apportion/MIG-1";
-    CHECK((::access((folder / place).c_str(), F_OK) == 0) != own);
-  }
-  REQUIRE(listen_at(folder / "apportion/GPU-2/broker.sock", 0600).ok());
-  REQUIRE(listen_at(folder / "apportion/GPU-2/admin.sock", 0600).ok());
-  remove_socket(folder / "apportion/GPU-2/broker.sock");
-  CHECK(::access((folder / "apportion/GPU-2/admin.sock").c_str(), F_OK) == 0);
-}
