@@ -107,7 +107,8 @@ Result<std::vector<std::string>> socket_candidates(const Environment& environmen
       std::string name = at->path().filename().string();
       // A stopped broker leaves its folder, without a socket: containers may have mounted it.
       std::error_code hidden;  // no permission: it may be there
-      const bool socket = fs::symlink_status(socket_in(base, name), hidden).type() != fs::file_type::not_found;
+      const bool socket =
+          fs::symlink_status(socket_in(base, name), hidden).type() != fs::file_type::not_found;
       if (socket && begins_device(device, name)) devices.push_back(std::move(name));
     }
     std::sort(devices.begin(), devices.end());
