@@ -57,6 +57,21 @@ def cpp_program(tap, broker):
           'example_cpp: no job "nobody" in the config; its jobs: trainer, notebook')
 
 
+def saxpy_program(tap, broker):
+    name = ("saxpy: its arrays live in leased memory; all is checked but the numbers, for a simulated device runs no "
+            "kernels")
+    saxpy = pathlib.Path(program("examples/saxpy/example_saxpy"))
+    if not saxpy.exists():
+        tap.skip(name, "no nvcc of CUDA 13 was found when this was configured")
+        return
+    stand_in = program("cudasim")
+    matches(tap, name, broker.run(str(saxpy), "trainer", LD_LIBRARY_PATH=stand_in), 0,
+            r"job trainer on .*", r"two arrays of 1048576 floats, 8388608 bytes in use",
+            r"copied there and back; numbers not checked: a simulated device runs no kernels")
+    fails(tap, "saxpy: a job that is not in the config", broker.run(str(saxpy), "nobody", LD_LIBRARY_PATH=stand_in),
+          'example_saxpy: no job "nobody" in the config; its jobs: trainer, notebook')
+
+
 def nothing_left(tap, broker):
     status = json.loads(broker.run(program("cli/apportion"), "status", "--json").stdout)
     tap.check("the broker has all its memory back, and no session is left",
@@ -71,6 +86,7 @@ def main():
     with running_broker() as broker:
         c_program(tap, broker)
         cpp_program(tap, broker)
+        saxpy_program(tap, broker)
         nothing_left(tap, broker)
     return tap.end()
 

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "gpu/stream.hpp"
+#include "tests/replay/bare_range.hpp"
 
 namespace apportion::replay {
 
@@ -58,6 +59,10 @@ Status BareMemory::free(const Block& block) {
     return driver_status(device_.driver(), device_.driver().mem_free(block.address), "cuMemFree");
   }
   return free_mapped(block);
+}
+
+Result<std::unique_ptr<Range>> BareMemory::reserve(Bytes size) {
+  return BareRange::reserve(device_, maker_, size);
 }
 
 Status BareMemory::free_mapped(const Block& block) {

@@ -25,6 +25,7 @@ class BareMemory final : public Memory {
   Result<Told> told() override;
   Result<Block> allocate(Bytes size) override;
   Status free(const Block& block) override;
+  Result<std::unique_ptr<Range>> reserve(Bytes size) override;
   Status write(std::uint64_t address, std::uint64_t value) override;
   Result<std::uint64_t> read(std::uint64_t address) override;
 

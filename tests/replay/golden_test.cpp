@@ -65,12 +65,24 @@ void compare(const std::string& name, const std::string& seen) {
   CHECK(seen == expected.str());
 }
 
-void run_through(Worker& worker, const char* event = "result") {
+void run_through(Worker& worker) {
   worker.expect("ready");
   worker.go();
   worker.expect("told");
   worker.go();
-  worker.expect(event);
+  worker.expect("result");
+}
+
+// A first and a second process of one framework, one whole after the other.
+void compare_two(const std::string& name, Bytes device, std::vector<std::string> arguments) {
+  const cudasim::TemporaryFolder folder(device_of(device));
+  arguments.insert(arguments.end(), {"--device", "sim:" + std::to_string(device / 1_MiB) + "MiB"});
+  Worker first(arguments, {{"CUDASIM_DIR", folder.path()}});
+  run_through(first);
+  Worker second(arguments, {{"CUDASIM_DIR", folder.path()}});
+  run_through(second);
+  compare(name + "_first.txt", sequence(folder.control(), first.pid()));
+  compare(name + "_second.txt", sequence(folder.control(), second.pid()));
 }
 
 }  // namespace
@@ -95,4 +107,37 @@ TEST_CASE("golden: PyTorch native, a small training run that needs its caches gi
   const std::string seen = sequence(folder.control(), worker.pid());
   compare("pytorch_native.txt", seen);
   CHECK(seen.find("cuMemAlloc") != std::string::npos);
+}
+
+TEST_CASE("golden: PyTorch with expandable segments, the same run, in pages") {
+  const cudasim::TemporaryFolder folder(device_of(1_GiB));
+  Worker worker({"--device", "sim:1GiB", "--framework", "pytorch-expandable"},
+                {{"CUDASIM_DIR", folder.path()}});
+  run_through(worker);
+  compare("pytorch_expandable.txt", sequence(folder.control(), worker.pid()));
+}
+
+TEST_CASE("golden: JAX 0.75+, the first with two steps of growth, the second without room for its prefix") {
+  compare_two("jax_growing", 8_GiB,
+              {"--framework", "jax-growing", "--growth", std::to_string((128_MiB).value)});
+}
+
+TEST_CASE("golden: TensorFlow, the first takes all but what it keeps for libraries, the second the rest") {
+  compare_two("tensorflow_greedy", 8_GiB,
+              {"--framework", "tensorflow", "--first-request", std::to_string((256_MiB).value)});
+}
+
+TEST_CASE("golden: two vLLM side by side, step by step in turn") {
+  const cudasim::TemporaryFolder folder(device_of(24_GiB));
+  const std::vector<std::string> arguments{"--device", "sim:24GiB",     "--framework",
+                                           "vllm",     "--utilization", "0.45"};
+  Worker first(arguments, {{"CUDASIM_DIR", folder.path()}});
+  Worker second(arguments, {{"CUDASIM_DIR", folder.path()}});
+  for (const char* event : {"ready", "told", "step", "step", "result"})
+    for (Worker* worker : {&first, &second}) {
+      if (std::string(event) != "ready") worker->go();
+      worker->expect(event);
+    }
+  compare("vllm_first.txt", sequence(folder.control(), first.pid()));
+  compare("vllm_second.txt", sequence(folder.control(), second.pid()));
 }

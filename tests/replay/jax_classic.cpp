@@ -2,44 +2,12 @@
 #include "tests/replay/jax_classic.hpp"
 
 namespace apportion::replay {
-namespace {
-
-template <typename Float>
-Bytes share_of(Bytes size, Float share) {
-  return {static_cast<std::uint64_t>(static_cast<Float>(size.value) * share)};
-}
-
-}  // namespace
 
 Replayed jax_classic_plan(Memory& memory, const JaxClassic& params) {
-  Replayed replayed;
-  auto told = memory.told();
-  if (!told) {
-    replayed.error = told.error().message;
-    return replayed;
-  }
-  replayed.told_total = told->total;
-  replayed.told_free = told->free;
-  replayed.wanted = round_up(share_of(told->total, params.fraction), params.pool_unit);
+  Replayed replayed = read_numbers(memory);
+  if (replayed.told_total)
+    replayed.wanted = round_up(share_of(*replayed.told_total, params.fraction), params.pool_unit);
   return replayed;
-}
-
-void jax_classic_take(Memory& memory, const JaxClassic& params, Replayed& replayed) {
-  if (!replayed.wanted) return;
-  Bytes size = *replayed.wanted;
-  while (size >= params.first_request) {
-    ++replayed.tries;
-    auto block = memory.allocate(size);
-    if (block) {
-      replayed.pool = *block;
-      return;
-    }
-    replayed.error = block.error().message;
-    if (!no_room(block.error())) return;
-    const Bytes smaller = round_up(share_of(size, params.back_off), params.request_unit);
-    if (smaller >= size) return;  // rounding ate the step
-    size = smaller;
-  }
 }
 
 Replayed run_jax_classic(Memory& memory, const JaxClassic& params) {
@@ -49,7 +17,7 @@ Replayed run_jax_classic(Memory& memory, const JaxClassic& params) {
     return replayed;
   }
   Replayed replayed = jax_classic_plan(memory, params);
-  jax_classic_take(memory, params, replayed);
+  take_bfc_pool(memory, params.pool, replayed);
   return replayed;
 }
 

@@ -43,7 +43,7 @@ TEST_CASE("JAX: three quarters of the total it is told, whatever is free, rounde
   CHECK(replayed.ok());
   CHECK(replayed.tries == 1);
   FreeMemory odd(5_GiB + 1_MiB, 5_GiB);
-  CHECK(run_jax_classic(odd, {.first_request = 1_GiB}).wanted == 3842_MiB);
+  CHECK(run_jax_classic(odd, {.pool = {.first_request = 1_GiB}}).wanted == 3842_MiB);
 }
 
 TEST_CASE("JAX: each refusal shrinks the pool by a tenth, until it fits: a smaller pool is not ok") {
@@ -72,5 +72,5 @@ TEST_CASE(
   FreeMemory broken(80_GiB, 0_B, Errc::driver);
   CHECK(run_jax_classic(broken).tries == 1);
   FreeMemory none(80_GiB, 0_B);
-  CHECK_FALSE(run_jax_classic(none, {.first_request = 0_B}).pool.has_value());
+  CHECK_FALSE(run_jax_classic(none, {.pool = {.first_request = 0_B}}).pool.has_value());
 }

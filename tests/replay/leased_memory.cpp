@@ -67,6 +67,10 @@ Status LeasedMemory::free(const Block& block) {
   return status_of(apportion_deallocate(client_, pointer(block.address), nullptr));
 }
 
+Status LeasedMemory::trim() {
+  return status_of(apportion_trim_to(client_, 0, nullptr));
+}
+
 Status LeasedMemory::write(std::uint64_t address, std::uint64_t value) {
   return driver_status(device_.driver(), device_.driver().memcpy_htod(address, &value, sizeof value),
                        "cuMemcpyHtoD");

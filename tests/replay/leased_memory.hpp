@@ -22,6 +22,7 @@ class LeasedMemory final : public Memory {
   Result<Told> told() override;
   Result<Block> allocate(Bytes size) override;
   Status free(const Block& block) override;
+  Status trim() override;
   Status write(std::uint64_t address, std::uint64_t value) override;
   Result<std::uint64_t> read(std::uint64_t address) override;
 

@@ -67,12 +67,7 @@ Result<std::uint64_t> PytorchNative::allocate(Bytes size) {
     }
     if (!segment) {
       if (!no_room(segment.error())) return segment.error();
-      auto told = memory_.told();
-      if (!told) return told.error();
-      return Error{Errc::out_of_memory, "tried to allocate " + to_text(size) + "; of " +
-                                            to_text(told->total) + ", " + to_text(told->free) +
-                                            " are free; " + to_text(counts_.allocated) + " in tensors, " +
-                                            to_text(counts_.reserved) + " reserved"};
+      return out_of_memory(memory_, size);
     }
     piece = *segment;
   }
@@ -147,7 +142,8 @@ Status PytorchNative::release_unused(bool small) {
 
 Status PytorchNative::empty_cache() {
   if (Status large = release_unused(false); !large) return large;
-  return release_unused(true);
+  if (Status small = release_unused(true); !small) return small;
+  return memory_.trim();
 }
 
 std::vector<Block> PytorchNative::segments() const {
@@ -157,45 +153,6 @@ std::vector<Block> PytorchNative::segments() const {
     segments.back().size += piece.size;
   }
   return segments;
-}
-
-std::vector<TensorStep> small_training_run(Bytes room) {
-  return {
-      {"bias", 4_KiB},
-      {"scale", 600_KiB},
-      {"weight.0", 1_MiB + 512_KiB},
-      {"weight.1", 8_MiB},
-      {"embedding", 33_MiB},
-      {"act.0", 5_MiB},
-      {"act.1", 12_MiB},
-      {"act.2", 48_MiB},
-      {"act.0", {}},
-      {"act.1", {}},
-      {"act.2", {}},
-      {"moment.1", 5_MiB},
-      {"batch", 47_MiB},
-      {"moment.1", {}},
-      {"batch", {}},
-      // Fits only when the segments of act.1, act.2 and batch have gone back.
-      {"whole", round_down(saturating_sub(room, 100_MiB), 2_MiB)},
-  };
-}
-
-Status run_steps(PytorchNative& allocator, const std::vector<TensorStep>& steps) {
-  std::map<std::string, std::uint64_t> tensors;
-  for (const TensorStep& step : steps) {
-    if (step.size.value == 0) {
-      const auto found = tensors.find(step.name);
-      APPORTION_CHECK(found != tensors.end());
-      allocator.free(found->second);
-      tensors.erase(found);
-      continue;
-    }
-    auto address = allocator.allocate(step.size);
-    if (!address) return Error{address.error().code, step.name + ": " + address.error().message};
-    tensors[step.name] = *address;
-  }
-  return Done{};
 }
 
 }  // namespace apportion::replay

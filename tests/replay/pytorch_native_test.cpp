@@ -1,43 +1,11 @@
 // The caching allocator's rules, on a memory of a given size that only counts.
 #include "tests/replay/pytorch_native.hpp"
 
+#include "tests/replay/counting_memory.hpp"
 #include "tests/support/catch.hpp"
 
 using namespace apportion;
 using namespace apportion::replay;
-
-namespace {
-
-class CountingMemory final : public Memory {
- public:
-  explicit CountingMemory(Bytes total) : total_(total) {}
-  Status start() override { return Done{}; }
-  Result<Told> told() override { return Told{.free = total_ - used_, .total = total_}; }
-  Result<Block> allocate(Bytes size) override {
-    if (used_ + size > total_) return Error{Errc::out_of_memory, "full"};
-    used_ += size;
-    next_ += (1_GiB).value;  // never neighbours
-    asked.push_back(size);
-    return Block{next_, size};
-  }
-  Status free(const Block& block) override {
-    used_ -= block.size;
-    freed.push_back(block.size);
-    return Done{};
-  }
-  Status write(std::uint64_t, std::uint64_t) override { return Done{}; }
-  Result<std::uint64_t> read(std::uint64_t) override { return std::uint64_t{0}; }
-
-  std::vector<Bytes> asked;
-  std::vector<Bytes> freed;
-
- private:
-  Bytes total_;
-  Bytes used_;
-  std::uint64_t next_ = 0;
-};
-
-}  // namespace
 
 TEST_CASE("PyTorch: the size of a tensor decides the size of its segment") {
   struct Row {
@@ -106,4 +74,15 @@ TEST_CASE("PyTorch: the small training run fits its room only by giving caches b
   REQUIRE(run_steps(allocator, small_training_run(512_MiB)).ok());
   CHECK(allocator.counts().retries == 1);
   CHECK_FALSE(memory.freed.empty());
+}
+
+TEST_CASE("R6: PyTorch native cannot place 11 GiB again while 16 MiB tensors lie in the first place's half") {
+  CountingMemory memory(21_GiB);
+  PytorchNative allocator(memory);
+  const Status ran = run_steps(allocator, fragmenting_run(21_GiB));
+  REQUIRE_FALSE(ran.ok());
+  CHECK(ran.error().code == Errc::out_of_memory);
+  // More than half of the device is in no tensor.
+  CHECK(allocator.counts().allocated < 6_GiB);
+  CHECK(memory.used() == 11_GiB);
 }

@@ -1,10 +1,11 @@
-// One process of the race: waits, makes its context and reads its numbers, waits, takes memory the way JAX
-// does, checks it, holds it until told to stop, and checks it once more.
+// One process of the race: waits, makes its context and reads its numbers, waits, takes memory the way its
+// framework does, checks it, holds it until told to stop, and checks it once more.
 //
 // Standard output: one JSON object a line, each with "event" and "pid":
 //   {"event":"ready"}                                  it runs, and has not touched the device
 //   {"event":"told","told_bytes":..,"free_bytes":..,"wanted_bytes":..,"error":..}      after the first gate
-//   {"event":"result", the same, "got_bytes":..,"tries":..,"ok":..}                    after the second gate
+//   {"event":"step", the same, "cache_bytes":..}       after each further gate but the last; vllm has two
+//   {"event":"result", the same, "got_bytes":..,"tries":..,"ok":..}                    after the last gate
 //   {"event":"end","kept_bytes":..}                    after the gate closed: bytes that still hold what was
 //   written
 // Gates: one byte each from --gate-fd (default 0); its end of file stops the worker at any point.
@@ -24,9 +25,8 @@
 #include "gpu/device.hpp"
 #include "tests/replay/bare_memory.hpp"
 #include "tests/replay/behind_the_back.hpp"
-#include "tests/replay/jax_classic.hpp"
+#include "tests/replay/frameworks.hpp"
 #include "tests/replay/leased_memory.hpp"
-#include "tests/replay/pytorch_native.hpp"
 
 namespace apportion::replay {
 namespace {
@@ -37,9 +37,9 @@ constexpr Bytes kCheckedUnit = 32_MiB;  // the size of a chunk: its first and la
 
 struct Arguments {
   std::string device = "0";
-  bool pytorch = false;
+  std::string framework = "jax";
   BareMemory::Backing backing = BareMemory::Backing::mem_alloc;
-  JaxClassic jax;
+  FrameworkParams params;
   int gate_fd = 0;
   std::string job;            // through the broker, as this job; empty: on the bare device
   std::string pass_chunk_to;  // behind the broker's back: behind_the_back.hpp
@@ -56,10 +56,8 @@ bool parse(int argc, char** argv, Arguments& out) {
   for (int i = 1; i + 1 < argc; i += 2) {
     const std::string key = argv[i];
     const char* value = argv[i + 1];
-    if (key == "--framework" && std::string(value) == "jax")
-      out.pytorch = false;
-    else if (key == "--framework" && std::string(value) == "pytorch")
-      out.pytorch = true;
+    if (key == "--framework" && is_framework(value))
+      out.framework = value;
     else if (key == "--device")
       out.device = value;
     else if (key == "--backing" && std::string(value) == "mem_alloc")
@@ -72,9 +70,19 @@ bool parse(int argc, char** argv, Arguments& out) {
       out.pass_chunk_to = value;
     else if (key == "--take-chunk-from")
       out.take_chunk_from = value;
-    else if (key == "--fraction" && number(value, out.jax.fraction))
+    else if (key == "--run" && std::string(value) == "fragmenting")
+      out.params.fragmenting = true;
+    else if (key == "--fraction" && number(value, out.params.fraction))
       continue;
-    else if (key == "--first-request" && number(value, out.jax.first_request.value))
+    else if (key == "--first-request" && number(value, out.params.first_request.value))
+      continue;
+    else if (key == "--growth" && number(value, out.params.growth.value))
+      continue;
+    else if (key == "--utilization" && number(value, out.params.vllm.utilization))
+      continue;
+    else if (key == "--weights" && number(value, out.params.vllm.weights.value))
+      continue;
+    else if (key == "--activations" && number(value, out.params.vllm.activations.value))
       continue;
     else if (key == "--gate-fd" && number(value, out.gate_fd))
       continue;
@@ -111,35 +119,6 @@ json figures(const Replayed& replayed) {
           {"error", replayed.error.empty() ? json() : json(replayed.error)}};
 }
 
-// What the worker took, and why it is less than it wanted.
-struct Taken {
-  std::vector<Block> blocks;
-  Bytes wanted;
-  unsigned tries = 0;  // refused ones included
-  std::string error;
-};
-
-Taken take_as_jax(Memory& memory, const Arguments& arguments, Replayed& plan) {
-  jax_classic_take(memory, arguments.jax, plan);
-  Taken taken{
-      .blocks = {}, .wanted = plan.wanted.value_or(Bytes{}), .tries = plan.tries, .error = plan.error};
-  if (plan.pool) taken.blocks.push_back(*plan.pool);
-  return taken;
-}
-
-// PyTorch wants its tensors, not a share: a small training run in what is free.
-Taken take_as_pytorch(Memory& memory, const Replayed& plan) {
-  Taken taken{.blocks = {}, .wanted = {}, .tries = 0, .error = plan.error};
-  if (!plan.told_free) return taken;
-  PytorchNative allocator(memory);
-  if (Status done = run_steps(allocator, small_training_run(*plan.told_free)); !done)
-    taken.error = done.error().message;
-  taken.blocks = allocator.segments();
-  taken.wanted = allocator.counts().reserved;
-  taken.tries = static_cast<unsigned>(allocator.counts().segments_asked);
-  return taken;
-}
-
 // The chunk that another program passed on stays mapped as long as the answer lives.
 Result<Mapping> go_behind(const Device& device, const Arguments& arguments, const Taken& taken) {
   if (!arguments.take_chunk_from.empty()) return take_chunk(device, kCheckedUnit, arguments.take_chunk_from);
@@ -151,28 +130,50 @@ Result<Mapping> go_behind(const Device& device, const Arguments& arguments, cons
   return Mapping{};
 }
 
-// Takes part in the race with `memory`, as far as the gates open.
-void race(const Device& device, Memory& memory, const Arguments& arguments) {
+// What a step came to, of a framework that is not done yet.
+void say_step(const Replayed& plan, const Taken& taken) {
+  json line = figures(plan);
+  line["event"] = "step";
+  line["error"] = taken.error.empty() ? json() : json(taken.error);
+  line["cache_bytes"] = taken.cache_bytes ? json(*taken.cache_bytes) : json();
+  say(line);
+}
+
+// Bytes of the blocks whose words are as check_block wrote them; writes them first where `write`.
+Bytes good_bytes(Memory& memory, Taken& taken, bool write) {
   const auto tag = static_cast<std::uint64_t>(::getpid());
-  if (!pass_gate(arguments.gate_fd)) return;
-  Replayed plan;
-  if (Status started = memory.start(); started)
-    plan = jax_classic_plan(memory, arguments.jax);
-  else
-    plan.error = started.error().message;
-  if (arguments.pytorch) plan.wanted = plan.told_free;
-  json told = figures(plan);
-  told["event"] = "told";
-  say(told);
-  if (!pass_gate(arguments.gate_fd)) return;
-  Taken taken = arguments.pytorch ? take_as_pytorch(memory, plan) : take_as_jax(memory, arguments, plan);
-  Bytes got;
+  Bytes good;
   for (const Block& block : taken.blocks) {
-    if (auto checked = check_block(memory, block, kCheckedUnit, tag))
-      got += *checked;
+    if (auto checked = write ? check_block(memory, block, kCheckedUnit, tag)
+                             : check_again(memory, block, kCheckedUnit, tag))
+      good += *checked;
     else
       taken.error = checked.error().message;
   }
+  return good;
+}
+
+// Takes part in the race with `memory`, as far as the gates open.
+void race(const Device& device, Memory& memory, const Arguments& arguments) {
+  if (!pass_gate(arguments.gate_fd)) return;
+  const auto framework = framework_named(arguments.framework, memory, arguments.params);
+  Replayed plan;
+  const Status started = memory.start();
+  if (started)
+    plan = framework->plan();
+  else
+    plan.error = started.error().message;
+  json told = figures(plan);
+  told["event"] = "told";
+  say(told);
+  Taken taken;
+  for (unsigned step = 0; step < framework->steps(); ++step) {
+    if (step != 0) say_step(plan, taken);
+    if (!pass_gate(arguments.gate_fd)) return;
+    taken.error = plan.error;
+    if (started) taken = framework->step(step);
+  }
+  const Bytes got = good_bytes(memory, taken, true);
   const Result<Mapping> behind = go_behind(device, arguments, taken);
   if (!behind) taken.error = behind.error().message;
   json result = figures(plan);
@@ -180,15 +181,12 @@ void race(const Device& device, Memory& memory, const Arguments& arguments) {
   result["got_bytes"] = got.value;
   result["tries"] = taken.tries;
   result["error"] = taken.error.empty() ? json() : json(taken.error);
-  result["ok"] =
-      plan.wanted && got.value != 0 && got >= taken.wanted && (!arguments.pytorch || taken.error.empty());
+  result["cache_bytes"] = taken.cache_bytes ? json(*taken.cache_bytes) : json();
+  result["ok"] = plan.wanted && got.value != 0 && got >= taken.wanted && taken.error.empty();
   say(result);
   while (pass_gate(arguments.gate_fd)) {
   }
-  Bytes kept;
-  for (const Block& block : taken.blocks)
-    if (auto checked = check_again(memory, block, kCheckedUnit, tag)) kept += *checked;
-  say({{"event", "end"}, {"kept_bytes", kept.value}});
+  say({{"event", "end"}, {"kept_bytes", good_bytes(memory, taken, false).value}});
 }
 
 int run(int argc, char** argv) {
@@ -196,9 +194,10 @@ int run(int argc, char** argv) {
   if (!parse(argc, argv, arguments)) {
     std::fprintf(
         stderr,
-        "usage: replay_race_worker [--device 0|UUID|sim:SIZE] [--framework jax|pytorch] [--job NAME]\n"
-        "       [--backing mem_alloc|vmm] [--fraction 0.75]\n"
-        "       [--first-request BYTES] [--gate-fd 0]\n");
+        "usage: replay_race_worker [--device 0|UUID|sim:SIZE] [--job NAME] [--backing mem_alloc|vmm]\n"
+        "       [--framework jax|jax-growing|tensorflow|vllm|pytorch|pytorch-expandable] [--gate-fd 0]\n"
+        "       [--fraction 0.75] [--first-request BYTES] [--growth BYTES] [--run fragmenting]\n"
+        "       [--utilization 0.9] [--weights BYTES] [--activations BYTES]\n");
     return 2;
   }
   say({{"event", "ready"}});

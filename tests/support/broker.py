@@ -115,6 +115,10 @@ class Tap:
         if not good:
             print("\n".join(f"# {line}" for line in str(why).splitlines()), flush=True)
 
+    def skip(self, name, reason):
+        self.count += 1
+        print(f"ok {self.count} - {name} # SKIP {reason}", flush=True)
+
     def end(self):
         print(f"1..{self.count}")
         return 1 if self.failed else 0
