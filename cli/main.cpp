@@ -65,8 +65,8 @@ std::string unknown_verb(const CLI::App& app, const std::string& word) {
   }
   if (word.empty()) return "what to do? verbs: " + list + "; see: apportion --help";
   const std::string meant = nearest(word, verbs);
-  return "there is no verb " + apportion::quoted(word) +
-         (meant.empty() ? "" : ", perhaps " + apportion::quoted(meant)) + "; verbs: " + list;
+  return "there is no verb " + in_quotes(word) + (meant.empty() ? "" : ", perhaps " + in_quotes(meant)) +
+         "; verbs: " + list;
 }
 
 // The text of --help and --version, or one line on what is wrong with the command line.

@@ -55,8 +55,7 @@ Result<StatusAnswer> ask_status(const std::string& device) {
   if (answer.ok() && !begins_device(device, answer->broker.device_uuid.view())) {
     return Error{Errc::not_found, "the broker at " + connection->path + " has device " +
                                       std::string(answer->broker.device_uuid.view()) + ", not " +
-                                      apportion::quoted(device) +
-                                      "; unset APPORTION_SOCKET to look for the other"};
+                                      in_quotes(device) + "; unset APPORTION_SOCKET to look for the other"};
   }
   return answer;
 }

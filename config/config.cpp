@@ -92,7 +92,7 @@ Status check_job_name(std::string_view name) {
     good = good && (is_name_letter(c) || c == '.' || c == '_' || c == '-');
   if (good) return Done{};
   return Error{Errc::invalid,
-               quoted(name) +
+               in_quotes(name) +
                    " cannot be a job's name; use 1 to 63 of A-Z a-z 0-9 . _ - and begin with a letter "
                    "or a digit"};
 }

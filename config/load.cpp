@@ -60,7 +60,7 @@ class Loader {
                                   " and a helper context of " + spell(device.helper_context) +
                                   ", which cannot be; check the driver");
     } else if (device.granularity == 0_B || report_.chunk.value % device.granularity.value != 0) {
-      refuse("broker.chunk", "broker.chunk: " + quoted(spell(report_.chunk)) +
+      refuse("broker.chunk", "broker.chunk: " + in_quotes(spell(report_.chunk)) +
                                  " is no multiple of what the device allocates at once, " +
                                  spell(device.granularity) + "; write a multiple of it");
     }
@@ -90,13 +90,14 @@ class Loader {
     if (overhead) {
       const Fraction* fraction = std::get_if<Fraction>(&*overhead);
       report_.overhead = fraction != nullptr ? fraction->of(total) : std::get<Bytes>(*overhead);
-      report_.overhead_rule = "as written: " + config_.written("broker.overhead", quoted(spell(*overhead)));
+      report_.overhead_rule =
+          "as written: " + config_.written("broker.overhead", in_quotes(spell(*overhead)));
     } else if (!pool) {
       report_.overhead = automatic_overhead(report_.device);
       report_.overhead_rule =
           report_.device.display ? "max(3 GiB, in use + 1.5 GiB)" : "max(2 GiB, 8 % of the device)";
     }
-    report_.pool_rule = pool ? config_.written("broker.pool", quoted(spell(*pool))) : "\"auto\"";
+    report_.pool_rule = pool ? config_.written("broker.pool", in_quotes(spell(*pool))) : "\"auto\"";
     report_.pool_chunks = pool ? whole_chunks(*pool, total, report_.chunk)
                                : saturating_sub(total, report_.overhead + helper) / report_.chunk;
     report_.pool = report_.chunk * report_.pool_chunks;
@@ -148,8 +149,9 @@ class Loader {
     JobQuota quota;
     quota.name = job.name;
     const std::string guarantee_text =
-        config_.written(guarantee_key, job.guarantee ? quoted(spell(*job.guarantee)) : "none");
-    const std::string limit_text = config_.written(limit_key, job.limit ? quoted(spell(*job.limit)) : "none");
+        config_.written(guarantee_key, job.guarantee ? in_quotes(spell(*job.guarantee)) : "none");
+    const std::string limit_text =
+        config_.written(limit_key, job.limit ? in_quotes(spell(*job.limit)) : "none");
     quota.written = written_rule(path);
     quota.guarantee_chunks = job.guarantee ? whole_chunks(*job.guarantee, report_.pool, report_.chunk) : 0;
     quota.limit_chunks = job.limit ? whole_chunks(*job.limit, report_.pool, report_.chunk) : pool;
@@ -201,7 +203,7 @@ class Loader {
     } else {
       refuse(path + ".library_room",
              path + ".library_room: " +
-                 config_.written(path + ".library_room", quoted(spell(job.library_room))) +
+                 config_.written(path + ".library_room", in_quotes(spell(job.library_room))) +
                  " leaves nothing of what programs are told; lower it");
     }
   }

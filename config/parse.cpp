@@ -141,7 +141,7 @@ class FileReader {
     const std::size_t before = first_lines(text, static_cast<std::size_t>(error.line) - 1).size();
     std::string_view line = text.substr(before, text.find('\n', before) - before);
     if (line.ends_with('\r')) line.remove_suffix(1);
-    refuse(error.line, "not valid TOML: " + printable(error.what) + " in " + quoted(line));
+    refuse(error.line, "not valid TOML: " + printable(error.what) + " in " + in_quotes(line));
   }
 
   void read_top(const toml::key& key, const toml::node& node) {
@@ -154,7 +154,7 @@ class FileReader {
         hint = near.empty() ? "the tables are [broker], [jobs.NAME] and [adhoc]"
                             : "did you mean \"" + near + "\"?";
       }
-      return refuse(line, "no table or key " + quoted(name) + " here; " + hint);
+      return refuse(line, "no table or key " + in_quotes(name) + " here; " + hint);
     }
     const toml::table* table = node.as_table();
     if (table == nullptr) {
@@ -221,7 +221,7 @@ class FileReader {
       const auto known =
           std::find_if(keys.begin(), keys.end(), [&](const Key<Target>& one) { return name == one.name; });
       if (known == keys.end()) {
-        refuse(line, "[" + path + "] has no key " + quoted(name) + "; " + hint_for(name, keys));
+        refuse(line, "[" + path + "] has no key " + in_quotes(name) + "; " + hint_for(name, keys));
         continue;
       }
       const std::string key_path = path + "." + name;

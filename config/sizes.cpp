@@ -46,7 +46,7 @@ constexpr std::array<Unit, 17> kUnits{{{"B", 1},
                                        {"TB", 1000ULL * 1000 * 1000 * 1000}}};
 
 Error refuse(std::string_view text, const std::string& what, const char* help) {
-  return {Errc::invalid, quoted(text) + " " + what + "; " + help};
+  return {Errc::invalid, in_quotes(text) + " " + what + "; " + help};
 }
 
 bool is_digit(char c) {
@@ -221,7 +221,7 @@ Result<Share> parse_share(std::string_view text) {
     Result<Amount> amount = parse(parts[i], kShareHelp);
     if (!amount) {
       if (parts[i].size() == text.size()) return amount.error();
-      return Error{Errc::invalid, "in " + quoted(text) + ": " + amount.error().message};
+      return Error{Errc::invalid, "in " + in_quotes(text) + ": " + amount.error().message};
     }
     if (std::holds_alternative<Bytes>(*amount)) {
       return refuse(text, "holds a size, and a share is of the pool",

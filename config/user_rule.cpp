@@ -57,20 +57,20 @@ Result<UserRule> parse_user_rule(std::string_view text, const Names& names) {
   const char* const kind = rule.is_group ? "group" : "user";
   if (name.empty() || name.find('\0') != std::string::npos) {
     return Error{Errc::invalid,
-                 quoted(text) + R"( names nobody; write a user "alice", a uid "1000" or a group "@ml")"};
+                 in_quotes(text) + R"( names nobody; write a user "alice", a uid "1000" or a group "@ml")"};
   }
   if (name.find_first_not_of("0123456789") == std::string::npos) {
     const auto [end, failed] = std::from_chars(name.data(), name.data() + name.size(), rule.id);
     // The kernel uses the last id for "no such user".
     if (failed != std::errc{} || rule.id == UINT32_MAX) {
-      return Error{Errc::invalid, quoted(text) + " is not an id that a " + kind + " can have"};
+      return Error{Errc::invalid, in_quotes(text) + " is not an id that a " + kind + " can have"};
     }
     return rule;
   }
   const std::optional<std::uint32_t> id = rule.is_group ? names.gid_of(name) : names.uid_of(name);
   if (!id) {
-    return Error{Errc::invalid,
-                 quoted(text) + " is no " + kind + " that this system knows; create it or correct the name"};
+    return Error{Errc::invalid, in_quotes(text) + " is no " + kind +
+                                    " that this system knows; create it or correct the name"};
   }
   rule.id = *id;
   return rule;

@@ -17,10 +17,10 @@ std::string shortest(double number) {
 }  // namespace
 
 std::string shown(const Written& written) {
-  if (const auto* text = written.as<std::string>()) return quoted(*text);
-  if (const auto* number = written.as<std::int64_t>()) return quoted(std::to_string(*number));
+  if (const auto* text = written.as<std::string>()) return in_quotes(*text);
+  if (const auto* number = written.as<std::int64_t>()) return in_quotes(std::to_string(*number));
   if (const auto* truth = written.as<bool>()) return *truth ? "\"true\"" : "\"false\"";
-  if (const auto* number = written.as<double>()) return quoted(shortest(*number));
+  if (const auto* number = written.as<double>()) return in_quotes(shortest(*number));
   if (const auto* other = written.as<Other>()) return other->what;
   return "a list";
 }

@@ -34,7 +34,7 @@ constexpr std::array<Unit, 9> kUnits{{{"TiB", 1024_GiB},
                                       {"M", 1_MiB}}};
 
 Error refuse(std::string_view text, const std::string& what) {
-  return {Errc::invalid, quoted(text) + " " + what + "; " + kHelp};
+  return {Errc::invalid, in_quotes(text) + " " + what + "; " + kHelp};
 }
 
 bool is_hex(char c) {

@@ -134,8 +134,8 @@ Result<Connection> connect_to_broker(const Environment& environment, std::string
     const Result<std::vector<std::string>> everywhere = socket_candidates(environment);
     if (!everywhere) return everywhere.error();
     if (const Looked others = look_at(*everywhere); !others.answered.empty()) {
-      return Error{looked.code, "no broker of a device " + apportion::quoted(device) + "; tried " +
-                                    looked.tried + "; brokers answer at " + list(others.answered)};
+      return Error{looked.code, "no broker of a device " + in_quotes(device) + "; tried " + looked.tried +
+                                    "; brokers answer at " + list(others.answered)};
     }
   }
   return Error{looked.code, "no broker to talk to; tried " + looked.tried +

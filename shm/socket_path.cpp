@@ -119,7 +119,7 @@ Result<std::string> named_socket(const Environment& environment) {
   if (std::filesystem::is_directory(path, ignored)) path += std::string("/") + kSocketName;
   if (path.size() > kMostSocketPath) {
     return Error{Errc::invalid, environment.named_by + " stands for a path of " +
-                                    std::to_string(path.size()) + " bytes, " + apportion::quoted(path) +
+                                    std::to_string(path.size()) + " bytes, " + in_quotes(path) +
                                     ", and a socket's has at most " + std::to_string(kMostSocketPath) +
                                     "; use a shorter one"};
   }

@@ -43,8 +43,8 @@ def scratch_folder():
 
 
 class Broker:
-    def __init__(self, folder, config=CONFIG):
-        self.folder = folder
+    def __init__(self, folder, config=CONFIG, daemon=None):
+        self.folder, self.daemon = folder, daemon or program("broker/apportiond")
         self.config = folder / "apportion.toml"
         self.config.write_text(config)
         self.device, self.owner = scratch_folder()
@@ -56,7 +56,7 @@ class Broker:
     def start(self):
         """Its words, once the broker has said that it is ready; raises with them when it ends instead."""
         own = dict(self.environment, CUDASIM_DIR=self.device + "/device")
-        self.process = subprocess.Popen([program("broker/apportiond"), "--config", str(self.config)], env=own,
+        self.process = subprocess.Popen([self.daemon, "--config", str(self.config)], env=own,
                                         stdin=subprocess.DEVNULL, stderr=subprocess.PIPE)
         deadline, said = time.monotonic() + PATIENCE_S, b""
         while b"event=ready" not in said:
@@ -92,9 +92,9 @@ class Broker:
 
 
 @contextlib.contextmanager
-def running_broker(config=CONFIG):
+def running_broker(config=CONFIG, daemon=None):
     with tempfile.TemporaryDirectory(prefix="broker-") as folder:
-        broker = Broker(pathlib.Path(folder), config)
+        broker = Broker(pathlib.Path(folder), config, daemon)
         try:
             broker.start()
             yield broker

@@ -1,10 +1,9 @@
-"""What a user of the library gets: headers that every compiler takes, the names that libapportion.so shows, and an
-installed copy that a program builds against.  package.py BUILD_DIR.  Prints TAP."""
+"""What a user of the library gets: headers that every compiler takes, and the names that libapportion.so shows. Programs
+that use an installed copy: tests/install.  package.py BUILD_DIR.  Prints TAP."""
 import os
 import shutil
 import subprocess
 import sys
-import tempfile
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(HERE)))
@@ -89,29 +88,6 @@ def needs():
     return "linked to " + " ".join(strange) if strange else ""
 
 
-def installed():
-    prefix = tempfile.mkdtemp(prefix="apportion-package-")
-    try:
-        script = os.path.join(BUILD, "libclient", "cmake_install.cmake")
-        done = run("cmake", "-DCMAKE_INSTALL_PREFIX=" + prefix, "-P", script)
-        if done.returncode != 0:
-            return done.stdout
-        folders = {os.path.dirname(os.path.join(folder, one)) for folder, _, files in os.walk(prefix) for one in files
-                   if one.startswith("libapportion.so")}
-        if len(folders) != 1:
-            return "libapportion.so is in " + str(folders)
-        library = folders.pop()
-        program = os.path.join(prefix, "program")
-        done = run("cc", "-std=c99", *FLAGS, "-x", "c", "-", "-I", os.path.join(prefix, "include"), "-L", library,
-                   "-Wl,-rpath," + library, "-lapportion", "-o", program, input=PROGRAM)
-        if done.returncode != 0:
-            return done.stdout
-        done = run(program)
-        return "" if done.returncode == 0 else "the program left with %d: %s" % (done.returncode, done.stdout)
-    finally:
-        shutil.rmtree(prefix, ignore_errors=True)
-
-
 def main():
     tests = []
     for compiler in ("gcc", "clang"):
@@ -121,8 +97,7 @@ def main():
             tests.append((compiler + ": apportion.h and apportion.hpp are C++17 and C++20",
                           lambda compiler=compiler: cpp_headers(compiler)))
     tests += [("libapportion.so shows the pinned names and no other", exported),
-              ("libapportion.so is linked to no driver", needs),
-              ("a program builds against the installed copy alone, and runs", installed)]
+              ("libapportion.so is linked to no driver", needs)]
     print("1..%d" % len(tests))
     failed = 0
     for number, (name, test) in enumerate(tests, 1):

@@ -7,8 +7,8 @@
 using namespace apportion;
 
 TEST_CASE("quoted text cannot leave its line, reach the terminal or grow without bound") {
-  CHECK(quoted("5O%") == "\"5O%\"");
-  CHECK(quoted("a\nb\x1b[2J") == "\"a\\x0ab\\x1b[2J\"");
-  CHECK(quoted("\xc3\xa9") == "\"\\xc3\\xa9\"");
-  CHECK(quoted(std::string(100, 'x')) == "\"" + std::string(64, 'x') + "...\"");
+  CHECK(in_quotes("5O%") == "\"5O%\"");
+  CHECK(in_quotes("a\nb\x1b[2J") == "\"a\\x0ab\\x1b[2J\"");
+  CHECK(in_quotes("\xc3\xa9") == "\"\\xc3\\xa9\"");
+  CHECK(in_quotes(std::string(100, 'x')) == "\"" + std::string(64, 'x') + "...\"");
 }
