@@ -5,6 +5,7 @@
 // recovery is built). Never: returns while the broker serves; the result is the exit code.
 #pragma once
 
+#include <cstdint>
 #include <string>
 
 #include "shm/fd.hpp"

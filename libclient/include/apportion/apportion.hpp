@@ -9,6 +9,7 @@
 #include <apportion/apportion.h>
 
 #include <cstddef>
+#include <cstdint>
 #include <stdexcept>
 #include <string>
 #include <utility>
