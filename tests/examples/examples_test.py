@@ -57,6 +57,20 @@ def cpp_program(tap, broker):
           'example_cpp: no job "nobody" in the config; its jobs: trainer, notebook')
 
 
+def service_program(tap, broker):
+    service = program("examples/example_service")
+    matches(tap, "service: three processes of one job take their memory at the start and answer every request",
+            broker.run(service, "trainer", "800"), 0,
+            r"3 processes are ready, each with 800 MiB", r"30 of 30 requests were answered right")
+    ran = broker.run(service, "trainer", "1024")
+    lines = ran.stderr.splitlines()
+    tap.check("service: the third of three that do not fit is refused at the start, and no request is taken",
+              ran.returncode == 1 and ran.stdout == "" and len(lines) == 2
+              and re.fullmatch(r"example_service: job trainer: 1 GiB refused: it would pass the job's limit; .*", lines[0])
+              and lines[1] == "example_service: process 3 of 3 did not start: no request is taken",
+              f"exit status {ran.returncode}\n{ran.stdout}{ran.stderr}")
+
+
 def saxpy_program(tap, broker):
     name = ("saxpy: its arrays live in leased memory; all is checked but the numbers, for a simulated device runs no "
             "kernels")
@@ -86,6 +100,7 @@ def main():
     with running_broker() as broker:
         c_program(tap, broker)
         cpp_program(tap, broker)
+        service_program(tap, broker)
         saxpy_program(tap, broker)
         nothing_left(tap, broker)
     return tap.end()
