@@ -52,6 +52,12 @@ Result<Address> Arena::allocate_slow(Range& range, std::uint32_t units, Stream s
     if (const Address block = take(range, units, stream); block != 0) return block;
     settle = range.blocks.settling_could_help(units, tags_.find(stream));
   }
+  // What other threads keep, before the GPU or the broker is asked.
+  if (&range == &small_ && magazines_keep(units) && empty_magazines(std::nullopt).ok()) {
+    const Locked locked(lock_);
+    if (const Address block = take(range, units, stream); block != 0) return block;
+    settle = range.blocks.settling_could_help(units, tags_.find(stream));
+  }
   if (settle && synchronize(stream).ok()) {
     release_tags();
     const Locked locked(lock_);
@@ -171,6 +177,11 @@ Result<Bytes> Arena::give_back(Bytes target) {
   Taken taken;
   {
     const Locked locked(lock_);
+    if (mapped() <= target) return Bytes{0};
+  }
+  static_cast<void>(empty_magazines(std::nullopt).ok());
+  {
+    const Locked locked(lock_);
     const Bytes above = saturating_sub(mapped(), target);
     taken = take_idle(static_cast<std::uint32_t>(round_up(above, chunk_) / chunk_));
   }
@@ -266,7 +277,6 @@ Status Arena::free_exact(Address block) {
   exact_.erase(block);
   exact_bytes_ -= size;
   --counts_.live_blocks;
-  counts_.bytes_in_use -= size;
   return status;
 }
 

@@ -211,11 +211,11 @@ NodeId OffsetAllocator::take_hole(std::uint32_t slots) {
 void OffsetAllocator::make_exact(NodeId taken) {
   set_slots(taken, SlotMap::State::exact);
   nodes_[taken].state = BlockState::exact;
-  table_.set(nodes_[taken].offset, taken);
+  table_.set(nodes_[taken].offset, BlockTable::entry_of(taken, 0));
 }
 
 void OffsetAllocator::take_exact(NodeId exact) {
-  table_.set(nodes_[exact].offset, kNoNode);
+  table_.set(nodes_[exact].offset, 0);
   nodes_[exact].state = BlockState::busy;
 }
 

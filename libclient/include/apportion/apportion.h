@@ -149,10 +149,10 @@ APPORTION_API apportion_status apportion_get_info(apportion_client* client, appo
 
 /* Names as in JAX's Device.memory_stats(). Of this session. */
 typedef struct apportion_stats {
-  size_t struct_size;    /* sizeof(apportion_stats), set by the caller */
-  uint64_t num_allocs;   /* allocations that succeeded, ever (count) */
-  uint64_t bytes_in_use; /* live blocks */
-  uint64_t peak_bytes_in_use;
+  size_t struct_size;         /* sizeof(apportion_stats), set by the caller */
+  uint64_t num_allocs;        /* allocations that succeeded, ever (count) */
+  uint64_t bytes_in_use;      /* live blocks */
+  uint64_t peak_bytes_in_use; /* small blocks that a thread takes from its magazines are seen late */
   uint64_t largest_alloc_size;
   uint64_t bytes_limit;    /* the total this program was told */
   uint64_t bytes_reserved; /* leased and mapped */
@@ -163,7 +163,8 @@ typedef struct apportion_stats {
   uint64_t peak_pool_bytes;
   uint64_t live_blocks;     /* (count) */
   uint64_t cached_bytes;    /* mapped, in no live block */
-  uint64_t idle_bytes;      /* chunks with no live block: what apportion_trim_to(0) gives back */
+  uint64_t idle_bytes;      /* chunks with no live block: what apportion_trim_to(0) gives back, and more where
+                               threads keep the last blocks of a chunk in their magazines */
   uint64_t pending_bytes;   /* cached, and waiting for a synchronise before another stream may have it */
   double fragmentation;     /* (free - largest free block) / free, in 0..1 */
   uint64_t arena_hits;      /* allocations served in the arena (count) */
@@ -173,6 +174,8 @@ typedef struct apportion_stats {
   uint64_t chunks_leased;   /* (count) */
   uint64_t chunks_moved;    /* idle chunks mapped elsewhere instead of leasing new ones (count) */
   uint64_t chunks_returned; /* (count) */
+  uint64_t magazine_hits;   /* allocations served by the calling thread's magazines, without a lock (count) */
+  uint64_t magazine_bytes;  /* of cached_bytes: kept by threads for their next small blocks */
 } apportion_stats;
 
 APPORTION_API apportion_status apportion_get_stats(apportion_client* client, apportion_stats* stats);
