@@ -56,6 +56,11 @@ class Arena {
   // frees.
   Status stream_gone(Stream stream);
 
+  // Maps chunks until at least `bytes` are mapped, live blocks and all: what is allocated up to that needs no
+  // lease any more. They stay until trim_to. Errors: out_of_memory (larger than the range); what the source
+  // said; nothing has changed then.
+  [[nodiscard]] Status reserve(Bytes bytes);
+
   // Gives back chunks without a live block, wherever they lie, until no more than `mapped` is mapped; with 0,
   // all of them. Returns what was given back.
   [[nodiscard]] Result<Bytes> trim_to(Bytes mapped);

@@ -212,6 +212,39 @@ Result<Bytes> Arena::give_back(Bytes target) {
   return chunk_ * returned.count;
 }
 
+Status Arena::reserve(Bytes bytes) {
+  if (bytes > Bytes{large_.bytes}) {
+    return Error{Errc::out_of_memory, "a reservation of " + to_text(bytes) + " is larger than the device"};
+  }
+  if (lock_.held_by_this_thread()) return arena_busy();
+  const SlowGuard guard(slow_);
+  if (!guard.held()) return arena_busy();
+  NodeId node = kNoNode;
+  std::uint32_t count = 0;
+  Address target = 0;
+  {
+    const Locked locked(lock_);
+    const Bytes missing = saturating_sub(bytes, mapped());
+    if (missing.value == 0) return Done{};
+    count = static_cast<std::uint32_t>(round_up(missing, chunk_) / chunk_);
+    node = large_.blocks.take_hole(count);
+    if (node == kNoNode) return Error{Errc::out_of_memory, "no run of addresses for " + to_text(missing)};
+    target = large_.base + large_.blocks.node(node).offset * kUnit;
+  }
+  const Result<std::uint32_t> leased = shielded([&] { return source_.map(target, count, count); });
+  const Locked locked(lock_);
+  ++counts_.growths;
+  if (!leased.ok()) {
+    large_.blocks.drop(node, source_.lost());
+    return leased.error();
+  }
+  APPORTION_CHECK(*leased == count);
+  large_.blocks.make_chunks(node);
+  counts_.chunks_leased += count;
+  note_mapped();
+  return Done{};
+}
+
 Result<Address> Arena::allocate_exact(Bytes bytes) {
   if (bytes.value == 0) return Error{Errc::invalid, "an allocation of 0 bytes; ask for at least 1"};
   if (bytes.value > large_.bytes) {

@@ -1,4 +1,5 @@
-// The arena's small blocks: through the calling thread's magazines where it can be, and back from everybody's.
+// The arena's small blocks: through the calling thread's magazines where it can be, and back from
+// everybody's.
 //
 // A block in a magazine is live in its range, and marked in the range's table. What a thread does with its
 // own magazines needs no lock; what fills or empties them holds the short lock, inside the owner's flag.
@@ -14,7 +15,8 @@ void bump(std::atomic<std::uint64_t>& count) noexcept {
 
 }  // namespace
 
-// The calling thread inside its own magazines; none where it has none, they are claimed, or this is a handler.
+// The calling thread inside its own magazines; none where it has none, they are claimed, or this is a
+// handler.
 class Arena::Own {
  public:
   explicit Own(Arena& arena) noexcept : mine_(arena.magazines_.find()) {
@@ -88,7 +90,8 @@ bool Arena::push(std::uint32_t unit, Stream stream) noexcept {
   return push_slow(unit, entry, stream);
 }
 
-void Arena::keep(ThreadMagazines& mine, Magazine& magazine, std::uint32_t units, std::uint32_t unit) noexcept {
+void Arena::keep(ThreadMagazines& mine, Magazine& magazine, std::uint32_t units,
+                 std::uint32_t unit) noexcept {
   BlockTable& table = small_.blocks.table();
   table.set(unit, table.get(unit) | BlockTable::kKept);
   magazine.push(units, unit);
@@ -209,7 +212,8 @@ bool Arena::magazines_keep(std::uint32_t units) const noexcept {
   return kept >= units;
 }
 
-// One bit a thread: what was claimed, and in `missed` what could not be. empty_too: also those that keep nothing.
+// One bit a thread: what was claimed, and in `missed` what could not be. empty_too: also those that keep
+// nothing.
 std::uint64_t Arena::claim_magazines(bool empty_too, std::uint64_t& missed) noexcept {
   std::uint64_t claimed = 0;
   ThreadMagazines* const first = magazines_.begin();

@@ -21,7 +21,7 @@ class Magazine {
   }
 
   static constexpr Stream kVacant = StreamTags::kLegacy;  // no canonical stream
-  Stream stream = kVacant;  // a vacant one is empty
+  Stream stream = kVacant;                                // a vacant one is empty
 
   [[nodiscard]] std::uint32_t count(std::uint32_t units) const { return counts_[units]; }
   [[nodiscard]] bool full(std::uint32_t units) const { return counts_[units] == capacity(units); }

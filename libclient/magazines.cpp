@@ -25,11 +25,11 @@ Magazines::Magazines(bool kernel)
     : id_(last_id.fetch_add(1, std::memory_order_relaxed) + 1),
       barrier_(kernel),
       threads_(static_cast<ThreadMagazines*>(
-          ::operator new(sizeof(ThreadMagazines) * kThreads, std::align_val_t{alignof(ThreadMagazines)}))) {}
+          ::operator new (sizeof(ThreadMagazines) * kThreads, std::align_val_t{alignof(ThreadMagazines)}))) {}
 
 void Magazines::Storage::operator()(ThreadMagazines* places) const noexcept {
   static_assert(std::is_trivially_destructible_v<ThreadMagazines>);
-  ::operator delete(places, std::align_val_t{alignof(ThreadMagazines)});
+  ::operator delete (places, std::align_val_t{alignof(ThreadMagazines)});
 }
 
 // With the arena's short lock. Its own place, a vacant one, or the one of `dead`, as it was left.

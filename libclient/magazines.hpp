@@ -19,7 +19,7 @@ namespace apportion {
 
 // One thread's.
 struct alignas(64) ThreadMagazines {
-  static constexpr std::uint32_t kStreams = 4;    // at a time; others take turns
+  static constexpr std::uint32_t kStreams = 4;       // at a time; others take turns
   static constexpr std::uint32_t kCapUnits = 16384;  // 8 MiB: what a thread may keep
 
   OwnerFlag flag;
@@ -77,14 +77,16 @@ class Magazines {
     std::uint64_t id = 0;
     ThreadMagazines* mine = nullptr;
   };
-  [[nodiscard]] ThreadMagazines* claim_place(std::uint32_t self, std::int32_t tid, std::int32_t dead) noexcept;
+  [[nodiscard]] ThreadMagazines* claim_place(std::uint32_t self, std::int32_t tid,
+                                             std::int32_t dead) noexcept;
 
   const std::uint64_t id_;  // of this set: never used twice in a process
   const OwnerBarrier barrier_;
   struct Storage {
     void operator()(ThreadMagazines* places) const noexcept;
   };
-  std::unique_ptr<ThreadMagazines, Storage> threads_;  // constructed up to used_, so that the rest costs nothing
+  std::unique_ptr<ThreadMagazines, Storage>
+      threads_;  // constructed up to used_, so that the rest costs nothing
   std::atomic<std::uint32_t> used_{0};
   // initial-exec as ShortLock's (F48).
   static __attribute__((tls_model("initial-exec"))) constinit thread_local std::array<Near, kNear> near_;

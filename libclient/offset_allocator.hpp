@@ -92,9 +92,11 @@ class OffsetAllocator {
   void put_back(NodeId taken, bool passed);
   // What was taken aside is not mapped any more, or, where that failed, is never used again.
   void drop(NodeId taken, bool retire);
-  // `slots` slots of a hole, taken aside for a block with a handle of its own; kNoNode where no hole is that
-  // large.
+  // `slots` slots of a hole, taken aside for new chunks or a block with a handle of its own; kNoNode where no
+  // hole is that large, or the host has no memory.
   [[nodiscard]] NodeId take_hole(std::uint32_t slots);
+  // They are chunks now, and free.
+  void make_chunks(NodeId taken);
   // They are a user's block now.
   void make_exact(NodeId taken);
   // That block is taken aside, so that a second free of it finds nothing.

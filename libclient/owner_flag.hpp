@@ -39,7 +39,8 @@ class OwnerFlag {
     } else {
       inside_.store(1, std::memory_order_seq_cst);
     }
-    if (claims_.load(std::memory_order_seq_cst) == 0) [[likely]] return true;
+    if (claims_.load(std::memory_order_seq_cst) == 0) [[likely]]
+      return true;
     leave();
     return false;
   }

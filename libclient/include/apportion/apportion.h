@@ -118,6 +118,15 @@ APPORTION_API apportion_status apportion_deallocate(apportion_client* client, vo
 /* Call before a stream is destroyed: a new stream may get its handle, and must not inherit its frees. */
 APPORTION_API apportion_status apportion_stream_gone(apportion_client* client, apportion_stream stream);
 
+/* Leases and maps chunks until the session holds at least `bytes`, live blocks included, so that a program
+ * that would not fit fails when it starts instead of in the middle of its work. What is allocated up to that
+ * asks the broker for nothing any more; rounding and fragmentation need a little more (2 % on training).
+ * Within the guarantee the call may wait as long as the config's `wait`. The memory is charged to the job
+ * from here on, and stays until apportion_trim_to gives it back, or the broker asks for what is idle of it
+ * (only from sessions with APPORTION_RECLAIMABLE). Errors: QUOTA; OUT_OF_MEMORY; BUSY; DRIVER; SYSTEM;
+ * DISCONNECTED; TIMED_OUT; NOT_ATTACHED. Then nothing has been taken. */
+APPORTION_API apportion_status apportion_reserve(apportion_client* client, size_t bytes);
+
 /* Gives back chunks without a live block, wherever they lie, until no more than `bytes` are mapped; 0: all of
  * them. *returned (may be NULL): bytes given back. Waits for the GPU: for the work of the current context and
  * of the device's primary one, so a program with further contexts of its own synchronises them first, and one

@@ -32,12 +32,13 @@ void use(Arena& arena, Stream stream = 0) {
 class Sleeper {
  public:
   template <typename First>
-  explicit Sleeper(First first) : thread_([this, first] {
-    first();
-    asleep_ = true;
-    asleep_.notify_one();
-    wake_.wait(false);
-  }) {
+  explicit Sleeper(First first)
+      : thread_([this, first] {
+          first();
+          asleep_ = true;
+          asleep_.notify_one();
+          wake_.wait(false);
+        }) {
     asleep_.wait(false);
   }
   ~Sleeper() {
@@ -214,7 +215,8 @@ TEST_CASE("magazines stay under their cap, however many sizes go through them") 
   CHECK(model.broken() == "");
 }
 
-TEST_CASE("magazines are emptied and checked while their threads use them, and every block stays one thread's") {
+TEST_CASE(
+    "magazines are emptied and checked while their threads use them, and every block stays one thread's") {
   const bool membarrier = GENERATE(true, false);
   ModelArena model(32, 2_MiB, 1, membarrier);
   std::atomic<bool> stop{false};

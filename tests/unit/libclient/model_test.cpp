@@ -95,6 +95,8 @@ void play(Arena& arena, Reference& reference, unsigned seed, int steps) {
     } else if (dice == 97) {
       if (!arena.trim_to(Bytes{random() % (64 << 20)}).ok()) reference.fault("trim failed");
     } else if (dice == 98) {
+      const Status reserved = arena.reserve(Bytes{random() % (16 << 20)});
+      if (!reserved.ok() && reserved.error().code != Errc::quota) reference.fault(reserved.error().message);
       if (arena.deallocate(0x1000, stream).ok()) reference.fault("a foreign pointer was freed");
       if (!arena.stream_gone(stream).ok()) reference.fault("stream_gone failed");
     } else {
@@ -166,6 +168,8 @@ TEST_CASE(
         live[index] = live.back();
         live.pop_back();
       }
+    } else if (dice == 99) {
+      (void)model.arena.reserve(Bytes{random() % (32 << 20)}).ok();
     } else {
       (void)model.arena.trim_to(Bytes{random() % (32 << 20)}).ok();
     }
