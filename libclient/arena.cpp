@@ -23,6 +23,7 @@ Arena::Arena(const ArenaRanges& ranges, ChunkSource& source)
       chunk_(ranges.chunk),
       granularity_(ranges.granularity),
       growth_chunks_(std::max(ranges.growth_chunks, 1U)),
+      magazines_(ranges.membarrier),
       small_{ranges.small, ranges.small_bytes().value,
              OffsetAllocator(ranges.small_slots, static_cast<std::uint32_t>(chunk_.value / kUnit), 0)},
       large_{ranges.large, ranges.large_bytes().value,
@@ -44,15 +45,19 @@ Address Arena::take(Range& range, std::uint32_t units, Stream stream) noexcept {
 void Arena::note_allocated(Bytes size) noexcept {
   ++counts_.num_allocs;
   ++counts_.live_blocks;
-  counts_.bytes_in_use.value += size.value;
-  counts_.peak_bytes_in_use = std::max(counts_.peak_bytes_in_use, counts_.bytes_in_use);
+  note_peak();
   counts_.largest_alloc_size = std::max(counts_.largest_alloc_size, size);
 }
 
 [[gnu::flatten]] Address Arena::try_allocate(Bytes bytes, Stream stream) noexcept {
   if (bytes.value - 1 >= large_.bytes) return 0;  // 0 wraps
-  Range& range = range_for(bytes);
   const auto units = static_cast<std::uint32_t>((bytes.value + kUnit - 1) / kUnit);
+  if (units <= Magazine::kMost) {
+    stream = StreamTags::canonical(stream);
+    const Address block = pop(units, stream);
+    return block != 0 ? block : refill(units, stream);
+  }
+  Range& range = range_for(bytes);
   const ShortGuard guard(lock_);
   if (!guard.held()) return 0;
   const Address block = take(range, units, stream);
@@ -76,6 +81,8 @@ Result<Address> Arena::allocate(Bytes bytes, Stream stream) {
 [[gnu::flatten]] Arena::Freed Arena::free_block(Address block, Stream stream) noexcept {
   Range* const range = range_of(block);
   if (range == nullptr) return Freed::not_live;
+  if (range == &small_ && push(static_cast<std::uint32_t>((block - small_.base) / kUnit), stream))
+    return Freed::yes;
   const ShortGuard guard(lock_);
   if (!guard.held()) return Freed::busy;
   const NodeId id = range->blocks.find_live(static_cast<std::uint32_t>((block - range->base) / kUnit));
@@ -83,7 +90,6 @@ Result<Address> Arena::allocate(Bytes bytes, Stream stream) {
   const BlockNode& node = range->blocks.node(id);
   if (node.state != BlockState::live) return Freed::exact;
   --counts_.live_blocks;
-  counts_.bytes_in_use.value -= node.units * kUnit;
   range->blocks.release(id, tags_.acquire(stream), epoch_);
   return Freed::yes;
 }
@@ -110,6 +116,7 @@ Status Arena::deallocate(Address block, Stream stream) {
 }
 
 Status Arena::stream_gone(Stream stream) {
+  if (Status emptied = empty_magazines(StreamTags::canonical(stream)); !emptied) return emptied;
   const ShortGuard guard(lock_);
   if (!guard.held()) return arena_busy();
   tags_.forget(stream);
@@ -147,11 +154,25 @@ Result<ArenaStats> Arena::stats(std::uint32_t look) {
   const ShortGuard guard(lock_);
   if (!guard.held()) return arena_busy();
   ArenaStats stats = counts_;
+  std::uint64_t kept_units = 0;
+  for (const ThreadMagazines& thread : magazines_) {
+    const std::uint64_t allocations = thread.allocations.load(std::memory_order_relaxed);
+    stats.magazine_hits += allocations;
+    stats.live_blocks += allocations - thread.frees.load(std::memory_order_relaxed);
+    kept_units += thread.kept();
+  }
+  stats.num_allocs += stats.magazine_hits;
+  stats.magazine_bytes = Bytes{kept_units * kUnit};
+  const Bytes live{(small_.blocks.live_units() + large_.blocks.live_units()) * kUnit};
+  stats.bytes_in_use = saturating_sub(live, stats.magazine_bytes) + exact_bytes_;
+  counts_.peak_bytes_in_use = std::max(counts_.peak_bytes_in_use, stats.bytes_in_use);
+  stats.peak_bytes_in_use = counts_.peak_bytes_in_use;
   stats.pool_bytes = mapped();
   stats.largest_free_block_bytes =
       Bytes{std::max(small_.blocks.largest_free(look), large_.blocks.largest_free(look)) * kUnit};
   stats.idle_bytes = chunk_ * (std::uint64_t{small_.blocks.slots().idle()} + large_.blocks.slots().idle());
-  stats.cached_bytes = Bytes{(small_.blocks.free_units() + large_.blocks.free_units()) * kUnit};
+  stats.cached_bytes =
+      Bytes{(small_.blocks.free_units() + large_.blocks.free_units()) * kUnit} + stats.magazine_bytes;
   stats.pending_bytes = Bytes{(small_.blocks.pending_units() + large_.blocks.pending_units()) * kUnit};
   if (stats.cached_bytes.value != 0) {
     stats.fragmentation = 1.0 - static_cast<double>(stats.largest_free_block_bytes.value) /
@@ -162,26 +183,39 @@ Result<ArenaStats> Arena::stats(std::uint32_t look) {
 
 Status Arena::check() {
   const SlowGuard slow(slow_);
-  if (!slow.held()) return arena_busy();
-  const ShortGuard guard(lock_);
-  if (!guard.held()) return arena_busy();
+  const SlowGuard claims(claims_);
+  if (!slow.held() || !claims.held()) return arena_busy();
+  std::uint64_t missed = 0;
+  const std::uint64_t claimed = claim_magazines(true, missed);
+  std::string broken;
+  {
+    const ShortGuard guard(lock_);
+    if (guard.held()) {
+      if (missed == 0) broken = check_magazines();
+      if (broken.empty()) broken = check_ranges();
+    }
+  }
+  unclaim_magazines(claimed);
+  if (broken.empty()) return Done{};
+  return Error{Errc::invalid, broken};
+}
+
+std::string Arena::check_ranges() const {
   for (const Range* range : {&small_, &large_}) {
     if (std::string broken = range->blocks.check(); !broken.empty()) {
-      return Error{Errc::invalid, std::string(range == &small_ ? "small range: " : "large range: ") + broken};
+      return std::string(range == &small_ ? "small range: " : "large range: ") + broken;
     }
   }
   Bytes exact{0};
   for (const auto& [address, bytes] : exact_) {
     const NodeId id = large_.blocks.find_live(static_cast<std::uint32_t>((address - large_.base) / kUnit));
     if (id == kNoNode || large_.blocks.node(id).state != BlockState::exact) {
-      return Error{Errc::invalid, "an exact block has no node"};
+      return "an exact block has no node";
     }
     exact += bytes;
   }
-  if (exact != exact_bytes_) return Error{Errc::invalid, "exact bytes are miscounted"};
-  const Bytes live{(small_.blocks.live_units() + large_.blocks.live_units()) * kUnit};
-  if (live + exact != counts_.bytes_in_use) return Error{Errc::invalid, "bytes_in_use is miscounted"};
-  return Done{};
+  if (exact != exact_bytes_) return "exact bytes are miscounted";
+  return {};
 }
 
 }  // namespace apportion

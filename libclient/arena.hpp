@@ -1,7 +1,8 @@
 // The client's arena: device memory as blocks, out of chunks that a ChunkSource maps into two address ranges.
 //
-// Promises: while there is room, allocate and deallocate are O(1), take one short lock, and make no driver
-// call, no system call, no message and no host allocation. A block may span chunks. Any chunk without a live
+// Promises: while there is room, allocate and deallocate are O(1), and make no driver call, no system call,
+// no message and no host allocation. Blocks up to 32 KiB mostly pass through the calling thread's magazines
+// without a lock; others take one short lock. A block may span chunks. Any chunk without a live
 // block can be given back or mapped elsewhere: growth moves idle chunks before it asks for new ones. Streams:
 // a block freed on stream S is reused on S at once, on another stream only after the source has synchronised
 // since the free. That happens on the slow path: when only such a block would fit, before growth. The free
@@ -12,13 +13,17 @@
 // deallocate works after any failure of the source.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <map>
+#include <optional>
+#include <string>
 #include <vector>
 
 #include "libclient/arena_ranges.hpp"
 #include "libclient/arena_stats.hpp"
 #include "libclient/chunk_source.hpp"
+#include "libclient/magazines.hpp"
 #include "libclient/offset_allocator.hpp"
 #include "libclient/short_lock.hpp"
 #include "libclient/slow_lock.hpp"
@@ -51,6 +56,11 @@ class Arena {
   // frees.
   Status stream_gone(Stream stream);
 
+  // Maps chunks until at least `bytes` are mapped, live blocks and all: what is allocated up to that needs no
+  // lease any more. They stay until trim_to. Errors: out_of_memory (larger than the range); what the source
+  // said; nothing has changed then.
+  [[nodiscard]] Status reserve(Bytes bytes);
+
   // Gives back chunks without a live block, wherever they lie, until no more than `mapped` is mapped; with 0,
   // all of them. Returns what was given back.
   [[nodiscard]] Result<Bytes> trim_to(Bytes mapped);
@@ -63,7 +73,8 @@ class Arena {
   [[nodiscard]] Status check();
   // Whether this thread is inside a call of the arena: then a signal handler asks. Async-signal-safe.
   [[nodiscard]] bool interrupted() const noexcept {
-    return lock_.held_by_this_thread() || slow_.held_by_this_thread();
+    return lock_.held_by_this_thread() || slow_.held_by_this_thread() || claims_.held_by_this_thread() ||
+           magazines_.inside();
   }
 
  private:
@@ -95,9 +106,38 @@ class Arena {
   [[nodiscard]] Address slot_address(const Range& range, std::uint32_t slot) const {
     return range.base + slot * chunk_.value;
   }
+  // Small blocks: arena_small.cpp. `stream` is canonical.
+  class Own;
+  [[nodiscard]] Address pop(std::uint32_t units, Stream stream) noexcept;
+  [[nodiscard]] Address refill(std::uint32_t units, Stream stream) noexcept;
+  [[nodiscard]] bool push(std::uint32_t unit, Stream stream) noexcept;
+  [[nodiscard]] bool push_slow(std::uint32_t unit, BlockTable::Entry entry, Stream stream) noexcept;
+  // All threads' blocks go back to the range, or those freed on a stream that is going. Takes claims_ and the
+  // short lock. busy: a handler inside either.
+  Status empty_magazines(std::optional<Stream> gone);
+  [[nodiscard]] bool magazines_keep(std::uint32_t units) const noexcept;
+  // Claims threads' magazines, so that they stay as they are. With claims_.
+  [[nodiscard]] std::uint64_t claim_magazines(bool empty_too, std::uint64_t& missed) noexcept;
+  void unclaim_magazines(std::uint64_t claimed) noexcept;
+  [[nodiscard]] std::string check_magazines() const;
+  [[nodiscard]] std::string check_ranges() const;
+  // Of a magazine that is the caller's, with the short lock held.
+  [[nodiscard]] Magazine* magazine_for(ThreadMagazines& mine, Stream stream) noexcept;
+  void flush(ThreadMagazines& mine, Magazine& magazine, std::uint32_t units, std::uint32_t many,
+             Tag tag) noexcept;
+  void flush_all(ThreadMagazines& mine, Magazine& magazine) noexcept;
+  void flush_all_as(ThreadMagazines& mine, Magazine& magazine, Tag tag) noexcept;
+  void keep(ThreadMagazines& mine, Magazine& magazine, std::uint32_t units, std::uint32_t unit) noexcept;
+  void publish(ThreadMagazines& mine) noexcept;
+
   // With the short lock held.
+  [[nodiscard]] Bytes in_use() const {
+    return Bytes{(small_.blocks.live_units() + large_.blocks.live_units() - kept_units_) * kUnit} +
+           exact_bytes_;
+  }
   [[nodiscard]] Address take(Range& range, std::uint32_t units, Stream stream) noexcept;
   void note_allocated(Bytes size) noexcept;
+  void note_peak() noexcept { counts_.peak_bytes_in_use = std::max(counts_.peak_bytes_in_use, in_use()); }
   void note_mapped();
   [[nodiscard]] Bytes mapped() const;
 
@@ -115,15 +155,19 @@ class Arena {
   const Bytes granularity_;
   const std::uint32_t growth_chunks_;
 
+  // In this order: slow_, claims_, then the short lock.
   SlowLock slow_;
-  ShortLock lock_;  // everything below
+  SlowLock claims_;      // who claims magazines; not held across a call of the source
+  Magazines magazines_;  // each its thread's, or claimed
+  ShortLock lock_;       // everything below
   Range small_;
   Range large_;
   StreamTags tags_;
   std::uint32_t epoch_ = 1;         // of the frees that happen now
   std::map<Address, Bytes> exact_;  // sizes of exact blocks, also of one that is being made
   Bytes exact_bytes_;
-  ArenaStats counts_;
+  std::uint64_t kept_units_ = 0;  // by magazines, as published
+  ArenaStats counts_;             // of calls that magazines did not serve
 };
 
 }  // namespace apportion

@@ -25,6 +25,8 @@ struct ArenaRanges {
   Bytes granularity;                // of exact blocks; divides the chunk size
   std::uint32_t growth_chunks = 1;  // growth asks for at least so many where it can get them
 
+  bool membarrier = true;  // false: as where the kernel has none (OwnerBarrier)
+
   // The sizes for a device; the addresses are the caller's. Small chunks are asked for several at a time, so
   // that a message and a set-access bring 32 MiB.
   [[nodiscard]] static ArenaRanges for_device(Bytes total, Bytes chunk, Bytes granularity) {

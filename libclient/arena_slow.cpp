@@ -52,6 +52,12 @@ Result<Address> Arena::allocate_slow(Range& range, std::uint32_t units, Stream s
     if (const Address block = take(range, units, stream); block != 0) return block;
     settle = range.blocks.settling_could_help(units, tags_.find(stream));
   }
+  // What other threads keep, before the GPU or the broker is asked.
+  if (&range == &small_ && magazines_keep(units) && empty_magazines(std::nullopt).ok()) {
+    const Locked locked(lock_);
+    if (const Address block = take(range, units, stream); block != 0) return block;
+    settle = range.blocks.settling_could_help(units, tags_.find(stream));
+  }
   if (settle && synchronize(stream).ok()) {
     release_tags();
     const Locked locked(lock_);
@@ -171,6 +177,11 @@ Result<Bytes> Arena::give_back(Bytes target) {
   Taken taken;
   {
     const Locked locked(lock_);
+    if (mapped() <= target) return Bytes{0};
+  }
+  static_cast<void>(empty_magazines(std::nullopt).ok());
+  {
+    const Locked locked(lock_);
     const Bytes above = saturating_sub(mapped(), target);
     taken = take_idle(static_cast<std::uint32_t>(round_up(above, chunk_) / chunk_));
   }
@@ -199,6 +210,39 @@ Result<Bytes> Arena::give_back(Bytes target) {
   counts_.chunks_returned += returned.count;
   if (returned.error) return *returned.error;
   return chunk_ * returned.count;
+}
+
+Status Arena::reserve(Bytes bytes) {
+  if (bytes > Bytes{large_.bytes}) {
+    return Error{Errc::out_of_memory, "a reservation of " + to_text(bytes) + " is larger than the device"};
+  }
+  if (lock_.held_by_this_thread()) return arena_busy();
+  const SlowGuard guard(slow_);
+  if (!guard.held()) return arena_busy();
+  NodeId node = kNoNode;
+  std::uint32_t count = 0;
+  Address target = 0;
+  {
+    const Locked locked(lock_);
+    const Bytes missing = saturating_sub(bytes, mapped());
+    if (missing.value == 0) return Done{};
+    count = static_cast<std::uint32_t>(round_up(missing, chunk_) / chunk_);
+    node = large_.blocks.take_hole(count);
+    if (node == kNoNode) return Error{Errc::out_of_memory, "no run of addresses for " + to_text(missing)};
+    target = large_.base + large_.blocks.node(node).offset * kUnit;
+  }
+  const Result<std::uint32_t> leased = shielded([&] { return source_.map(target, count, count); });
+  const Locked locked(lock_);
+  ++counts_.growths;
+  if (!leased.ok()) {
+    large_.blocks.drop(node, source_.lost());
+    return leased.error();
+  }
+  APPORTION_CHECK(*leased == count);
+  large_.blocks.make_chunks(node);
+  counts_.chunks_leased += count;
+  note_mapped();
+  return Done{};
 }
 
 Result<Address> Arena::allocate_exact(Bytes bytes) {
@@ -266,7 +310,6 @@ Status Arena::free_exact(Address block) {
   exact_.erase(block);
   exact_bytes_ -= size;
   --counts_.live_blocks;
-  counts_.bytes_in_use -= size;
   return status;
 }
 

@@ -237,6 +237,13 @@ APPORTION_API apportion_status apportion_stream_gone(apportion_client* client, a
   });
 }
 
+APPORTION_API apportion_status apportion_reserve(apportion_client* client, size_t bytes) {
+  return with(client, [&](Client& session) {
+    const Status done = session.reserve(Bytes{bytes});
+    return done ? APPORTION_OK : fail(done.error());
+  });
+}
+
 APPORTION_API apportion_status apportion_trim_to(apportion_client* client, size_t bytes, size_t* returned) {
   return with(client, [&](Client& session) {
     const Result<Bytes> given = session.trim_to(Bytes{bytes});

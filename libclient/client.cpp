@@ -100,6 +100,13 @@ Result<Bytes> Client::trim_to(Bytes mapped) {
   return given;
 }
 
+Status Client::reserve(Bytes bytes) {
+  Status reserved = arena_->reserve(bytes);
+  answer_reclaim();
+  report();
+  return reserved;
+}
+
 void Client::answer_reclaim() {
   const Bytes asked = broker_->take_reclaim();
   if (asked.value == 0) return;

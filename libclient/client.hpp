@@ -44,6 +44,7 @@ class Client {
   Status deallocate(Address block, Stream stream);
   Status stream_gone(Stream stream) { return arena_->stream_gone(stream); }
   [[nodiscard]] Result<Bytes> trim_to(Bytes mapped);
+  Status reserve(Bytes bytes);
 
   // From the job page: no message, no system call.
   [[nodiscard]] Result<apportion_info> info() const;

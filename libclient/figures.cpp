@@ -68,6 +68,8 @@ apportion_stats stats_of(const ArenaStats& arena, std::uint64_t limit, std::uint
   stats.chunks_leased = arena.chunks_leased;
   stats.chunks_moved = arena.chunks_moved;
   stats.chunks_returned = arena.chunks_returned;
+  stats.magazine_hits = arena.magazine_hits;
+  stats.magazine_bytes = arena.magazine_bytes.value;
   return stats;
 }
 
@@ -89,6 +91,7 @@ ReportFigures report_of(const ArenaStats& arena, std::uint64_t limit, std::uint6
   report.num_allocs = stats.num_allocs;
   report.num_frees = stats.num_allocs - stats.live_blocks;
   report.fragmentation_ppm = static_cast<std::uint64_t>(stats.fragmentation * 1e6);
+  report.hits_magazine = stats.magazine_hits;
   report.hits_free_list = stats.arena_hits;
   report.hits_grown = stats.arena_misses;
   return report;

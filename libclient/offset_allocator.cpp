@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <new>
 
+#include "libclient/magazine.hpp"
 #include "shm/result.hpp"
 
 namespace apportion {
@@ -12,7 +13,10 @@ constexpr std::uint32_t kFirstNodes = 4096;
 }
 
 OffsetAllocator::OffsetAllocator(std::uint32_t slots, std::uint32_t units_per_slot, std::uint32_t table_shift)
-    : units_(slots * units_per_slot), table_(units_, table_shift), slots_(slots, units_per_slot) {
+    : units_(slots * units_per_slot),
+      table_(units_, table_shift),
+      most_small_(table_shift == 0 ? Magazine::kMost : 0),
+      slots_(slots, units_per_slot) {
   nodes_.resize(1);
   sets_[kClean] = std::make_unique<BinSet>();
   sets_[kUnknown] = std::make_unique<BinSet>();
@@ -26,8 +30,9 @@ OffsetAllocator::OffsetAllocator(std::uint32_t slots, std::uint32_t units_per_sl
 
 [[gnu::noinline, gnu::cold]] bool OffsetAllocator::more_nodes(std::uint32_t count) {
   const std::size_t old = nodes_.size();
+  if (old + count > BlockTable::kMostNodes) return false;
   try {
-    nodes_.resize(std::max(old * 2, old + count));
+    nodes_.resize(std::min<std::size_t>(std::max(old * 2, old + count), BlockTable::kMostNodes));
   } catch (const std::bad_alloc&) {
     return false;
   }
@@ -127,7 +132,7 @@ void OffsetAllocator::make_free(NodeId id) {
 void OffsetAllocator::make_live(NodeId id) {
   BlockNode& node = nodes_[id];
   node.state = BlockState::live;
-  table_.set(node.offset, id);
+  table_.set(node.offset, BlockTable::entry_of(id, node.units <= most_small_ ? node.units : 0));
   slots_.add_block(node.offset, node.units);
   live_units_ += node.units;
 }
@@ -152,7 +157,7 @@ NodeId OffsetAllocator::find_fit(const BinSet& set, std::uint32_t units) const {
 
 // --- the fast path
 
-[[gnu::flatten]] NodeId OffsetAllocator::allocate(std::uint32_t units, Tag tag) {
+NodeId OffsetAllocator::take_fit(std::uint32_t units, Tag tag) {
   NodeId id = kNoNode;
   if (tag != kClean && carries(tag)) id = find_fit(*sets_[tag], units);
   if ((id == kNoNode || nodes_[id].units != units) && !sets_[kClean]->empty()) {
@@ -162,13 +167,46 @@ NodeId OffsetAllocator::find_fit(const BinSet& set, std::uint32_t units) const {
   if (id == kNoNode || !ensure_nodes(1)) return kNoNode;
   unlist_free(id);
   if (nodes_[id].units > units) list_free(split(id, units));
-  make_live(id);
   return id;
+}
+
+[[gnu::flatten]] NodeId OffsetAllocator::allocate(std::uint32_t units, Tag tag) {
+  const NodeId id = take_fit(units, tag);
+  if (id != kNoNode) make_live(id);
+  return id;
+}
+
+std::uint32_t OffsetAllocator::allocate_several(std::uint32_t units, Tag tag, std::uint32_t count,
+                                                std::uint32_t* offsets) {
+  std::uint32_t made = 0;
+  const auto take = [&](NodeId id) {
+    make_live(id);
+    offsets[made++] = nodes_[id].offset;
+  };
+  while (made < count && has_size(units, tag)) {
+    const NodeId id = take_fit(units, tag);
+    if (id == kNoNode) break;
+    take(id);
+  }
+  if (made == count || !ensure_nodes(1 + count)) return made;
+  NodeId run = take_fit(units * (count - made), tag);
+  if (run == kNoNode) {
+    if (made == 0) run = take_fit(units, tag);
+    if (run != kNoNode) take(run);
+    return made;
+  }
+  while (nodes_[run].units > units) {
+    const NodeId rest = split(run, units);
+    take(run);
+    run = rest;
+  }
+  take(run);
+  return made;
 }
 
 [[gnu::flatten]] void OffsetAllocator::release(NodeId live, Tag tag, std::uint32_t epoch) {
   BlockNode& node = nodes_[live];
-  table_.set(node.offset, kNoNode);
+  table_.set(node.offset, 0);
   slots_.remove_block(node.offset, node.units);
   live_units_ -= node.units;
   if (sets_[tag] == nullptr && !make_set(tag)) {

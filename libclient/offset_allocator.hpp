@@ -33,10 +33,19 @@ class OffsetAllocator {
   // A block of `units` that a stream of this tag may use at once (its own or clean); kNoNode where none fits.
   [[nodiscard]] NodeId allocate(std::uint32_t units, Tag tag);
   // The node of the live or exact block that starts at `unit`; kNoNode where none does.
+  // Of a block that a magazine has: none.
   [[nodiscard]] NodeId find_live(std::uint32_t unit) const {
-    const NodeId id = table_.get(unit);
-    return id != kNoNode && nodes_[id].offset == unit ? id : kNoNode;
+    const BlockTable::Entry entry = table_.get(unit);
+    const NodeId id = BlockTable::node_of(entry);
+    return id != kNoNode && (entry & BlockTable::kKept) == 0 && nodes_[id].offset == unit ? id : kNoNode;
   }
+  // Up to `count` live blocks of `units`, for a magazine: what is free in exactly this size, then one run cut
+  // in pieces, so that they join again when they are freed. Their offsets; returns how many.
+  [[nodiscard]] std::uint32_t allocate_several(std::uint32_t units, Tag tag, std::uint32_t count,
+                                               std::uint32_t* offsets);
+  // What starts at each offset. Its magazine's owner may use it without the arena's lock.
+  [[nodiscard]] BlockTable& table() { return table_; }
+  [[nodiscard]] const BlockTable& table() const { return table_; }
   // A live block becomes free for streams of `tag`, for others once `epoch` is settled.
   void release(NodeId live, Tag tag, std::uint32_t epoch);
 
@@ -83,9 +92,11 @@ class OffsetAllocator {
   void put_back(NodeId taken, bool passed);
   // What was taken aside is not mapped any more, or, where that failed, is never used again.
   void drop(NodeId taken, bool retire);
-  // `slots` slots of a hole, taken aside for a block with a handle of its own; kNoNode where no hole is that
-  // large.
+  // `slots` slots of a hole, taken aside for new chunks or a block with a handle of its own; kNoNode where no
+  // hole is that large, or the host has no memory.
   [[nodiscard]] NodeId take_hole(std::uint32_t slots);
+  // They are chunks now, and free.
+  void make_chunks(NodeId taken);
   // They are a user's block now.
   void make_exact(NodeId taken);
   // That block is taken aside, so that a second free of it finds nothing.
@@ -127,6 +138,13 @@ class OffsetAllocator {
   void list_hole(NodeId id);
   void unlist_hole(NodeId id);
   [[nodiscard]] NodeId find_fit(const BinSet& set, std::uint32_t units) const;
+  // A free block of `units` for a stream of this tag, in no list any more; kNoNode.
+  [[nodiscard]] NodeId take_fit(std::uint32_t units, Tag tag);
+  // Whether a bin that holds `units` alone, or next to it, has an entry.
+  [[nodiscard]] bool has_size(std::uint32_t units, Tag tag) const {
+    const std::uint32_t bin = bin_of(units);
+    return sets_[kClean]->head(bin) != kNoNode || (sets_[tag] != nullptr && sets_[tag]->head(bin) != kNoNode);
+  }
   // A node in no list becomes a user's.
   void make_live(NodeId id);
   // Makes a node that is in no list free, joined with every free neighbour it can be used together with.
@@ -145,6 +163,7 @@ class OffsetAllocator {
   std::uint32_t units_;
   std::array<std::unique_ptr<BinSet>, kTags> sets_;  // by tag; made on first use
   BlockTable table_;
+  std::uint32_t most_small_;  // sizes up to this many units stand in the table; 0: none
   SlotMap slots_;
   std::uint64_t live_units_ = 0;
 };

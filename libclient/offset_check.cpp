@@ -62,11 +62,13 @@ std::string OffsetAllocator::check_order() const {
       case BlockState::live:
         live += node.units;
         ++starts;
-        if (table_.get(node.offset) != id) return at("a live block is not in the table", id);
+        if (BlockTable::node_of(table_.get(node.offset)) != id)
+          return at("a live block is not in the table", id);
         break;
       case BlockState::exact:
         ++starts;
-        if (!whole_slots || table_.get(node.offset) != id) return at("an exact block is misplaced", id);
+        if (!whole_slots || BlockTable::node_of(table_.get(node.offset)) != id)
+          return at("an exact block is misplaced", id);
         break;
       case BlockState::busy:
         break;
@@ -74,7 +76,7 @@ std::string OffsetAllocator::check_order() const {
   }
   if (offset != units_) return "blocks do not tile the range to its end";
   if (live != live_units_ || free != free_units()) return "live or free units are miscounted";
-  if (table_.count() != starts) return "the table names a block that is not live";
+  if (table_.count().blocks != starts) return "the table names a block that is not live";
   std::uint32_t mapped = 0;
   std::uint32_t idle = 0;
   for (std::uint32_t slot = 0; slot < slots_.slots(); ++slot) {

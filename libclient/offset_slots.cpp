@@ -201,21 +201,27 @@ NodeId OffsetAllocator::take_hole(std::uint32_t slots) {
     if (nodes_[hole].units < units) continue;
     if (best == kNoNode || nodes_[hole].units < nodes_[best].units) best = hole;
   }
-  if (best == kNoNode || !ensure_nodes(1) || !table_.cover(nodes_[best].offset, 1)) return kNoNode;
+  if (best == kNoNode || !ensure_nodes(1)) return kNoNode;
+  if (!table_.cover(nodes_[best].offset, static_cast<std::uint32_t>(units))) return kNoNode;
   unlist_hole(best);
   if (nodes_[best].units > units) list_hole(split(best, static_cast<std::uint32_t>(units)));
   nodes_[best].state = BlockState::busy;
   return best;
 }
 
+void OffsetAllocator::make_chunks(NodeId taken) {
+  set_slots(taken, SlotMap::State::chunk);
+  put_back(taken, true);
+}
+
 void OffsetAllocator::make_exact(NodeId taken) {
   set_slots(taken, SlotMap::State::exact);
   nodes_[taken].state = BlockState::exact;
-  table_.set(nodes_[taken].offset, taken);
+  table_.set(nodes_[taken].offset, BlockTable::entry_of(taken, 0));
 }
 
 void OffsetAllocator::take_exact(NodeId exact) {
-  table_.set(nodes_[exact].offset, kNoNode);
+  table_.set(nodes_[exact].offset, 0);
   nodes_[exact].state = BlockState::busy;
 }
 

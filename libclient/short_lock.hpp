@@ -28,9 +28,10 @@ class ShortLock {
   }
   void unlock() noexcept { holder_.store(0, std::memory_order_release); }
 
- private:
   // A number of the calling thread, never 0 and never used twice in a process (it wraps after 2^32 threads).
   [[nodiscard]] static std::uint32_t thread_token() noexcept { return token_ != 0 ? token_ : make_token(); }
+
+ private:
   static std::uint32_t make_token() noexcept;
   [[nodiscard]] bool lock_slow(std::uint32_t self) noexcept;
 

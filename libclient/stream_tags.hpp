@@ -42,11 +42,11 @@ class StreamTags {
     named_ &= used_;
   }
 
- private:
   static constexpr Stream kLegacy = 1;     // CU_STREAM_LEGACY, the same stream as 0
-  static constexpr Stream kPerThread = 2;  // CU_STREAM_PER_THREAD
-
+  static constexpr Stream kPerThread = 2;  // CU_STREAM_PER_THREAD, one handle for many
   [[nodiscard]] static Stream canonical(Stream stream) { return stream == kLegacy ? 0 : stream; }
+
+ private:
   [[nodiscard]] Tag find_slow(Stream stream) const;
   [[nodiscard]] Tag make(Stream stream);
 

@@ -118,6 +118,15 @@ APPORTION_API apportion_status apportion_deallocate(apportion_client* client, vo
 /* Call before a stream is destroyed: a new stream may get its handle, and must not inherit its frees. */
 APPORTION_API apportion_status apportion_stream_gone(apportion_client* client, apportion_stream stream);
 
+/* Leases and maps chunks until the session holds at least `bytes`, live blocks included, so that a program
+ * that would not fit fails when it starts instead of in the middle of its work. What is allocated up to that
+ * asks the broker for nothing any more; rounding and fragmentation need a little more (2 % on training).
+ * Within the guarantee the call may wait as long as the config's `wait`. The memory is charged to the job
+ * from here on, and stays until apportion_trim_to gives it back, or the broker asks for what is idle of it
+ * (only from sessions with APPORTION_RECLAIMABLE). Errors: QUOTA; OUT_OF_MEMORY; BUSY; DRIVER; SYSTEM;
+ * DISCONNECTED; TIMED_OUT; NOT_ATTACHED. Then nothing has been taken. */
+APPORTION_API apportion_status apportion_reserve(apportion_client* client, size_t bytes);
+
 /* Gives back chunks without a live block, wherever they lie, until no more than `bytes` are mapped; 0: all of
  * them. *returned (may be NULL): bytes given back. Waits for the GPU: for the work of the current context and
  * of the device's primary one, so a program with further contexts of its own synchronises them first, and one
@@ -149,10 +158,10 @@ APPORTION_API apportion_status apportion_get_info(apportion_client* client, appo
 
 /* Names as in JAX's Device.memory_stats(). Of this session. */
 typedef struct apportion_stats {
-  size_t struct_size;    /* sizeof(apportion_stats), set by the caller */
-  uint64_t num_allocs;   /* allocations that succeeded, ever (count) */
-  uint64_t bytes_in_use; /* live blocks */
-  uint64_t peak_bytes_in_use;
+  size_t struct_size;         /* sizeof(apportion_stats), set by the caller */
+  uint64_t num_allocs;        /* allocations that succeeded, ever (count) */
+  uint64_t bytes_in_use;      /* live blocks */
+  uint64_t peak_bytes_in_use; /* small blocks that a thread takes from its magazines are seen late */
   uint64_t largest_alloc_size;
   uint64_t bytes_limit;    /* the total this program was told */
   uint64_t bytes_reserved; /* leased and mapped */
@@ -163,7 +172,8 @@ typedef struct apportion_stats {
   uint64_t peak_pool_bytes;
   uint64_t live_blocks;     /* (count) */
   uint64_t cached_bytes;    /* mapped, in no live block */
-  uint64_t idle_bytes;      /* chunks with no live block: what apportion_trim_to(0) gives back */
+  uint64_t idle_bytes;      /* chunks with no live block: what apportion_trim_to(0) gives back, and more where
+                               threads keep the last blocks of a chunk in their magazines */
   uint64_t pending_bytes;   /* cached, and waiting for a synchronise before another stream may have it */
   double fragmentation;     /* (free - largest free block) / free, in 0..1 */
   uint64_t arena_hits;      /* allocations served in the arena (count) */
@@ -173,6 +183,8 @@ typedef struct apportion_stats {
   uint64_t chunks_leased;   /* (count) */
   uint64_t chunks_moved;    /* idle chunks mapped elsewhere instead of leasing new ones (count) */
   uint64_t chunks_returned; /* (count) */
+  uint64_t magazine_hits;   /* allocations served by the calling thread's magazines, without a lock (count) */
+  uint64_t magazine_bytes;  /* of cached_bytes: kept by threads for their next small blocks */
 } apportion_stats;
 
 APPORTION_API apportion_status apportion_get_stats(apportion_client* client, apportion_stats* stats);

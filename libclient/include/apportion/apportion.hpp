@@ -115,6 +115,8 @@ class Session {
     require(apportion_allocate(client_, bytes, stream, flags, &pointer));
     return Block(client_, pointer, bytes, stream);
   }
+  // Holds at least `bytes` from here on, or throws: start-up fails instead of a later request.
+  void reserve(std::size_t bytes) { require(apportion_reserve(client_, bytes)); }
   // Bytes given back.
   std::size_t trim_to(std::size_t bytes) {
     std::size_t returned = 0;

@@ -324,3 +324,39 @@ TEST_CASE("F48: a call from inside the slow path of the same thread is told so a
   CHECK(trim == Errc::busy);
   CHECK(model.broken() == "");
 }
+
+TEST_CASE("reserve maps what is missing, and what is allocated up to it asks for nothing any more") {
+  ModelArena model;
+  const Address block = must_allocate(model.arena, 3_MiB);
+  REQUIRE(model.arena.reserve(31_MiB).ok());
+  CHECK(model.arena.stats()->pool_bytes == 32_MiB);
+  CHECK(model.arena.stats()->bytes_in_use == 3_MiB);
+  REQUIRE(model.arena.reserve(32_MiB).ok());
+  const std::size_t maps = count(model.source.calls, "map");
+  CHECK(maps == 2);
+  std::vector<Address> small;
+  while (small.size() < 28)  // MiB, in the other range: its chunks are moved
+    small.push_back(must_allocate(model.arena, 1_MiB));
+  CHECK(count(model.source.calls, "map") == maps);
+  CHECK(model.arena.stats()->pool_bytes == 32_MiB);
+  CHECK(model.broken() == "");
+  for (const Address each : small)
+    REQUIRE(model.arena.deallocate(each, 0).ok());
+  CHECK(*model.arena.trim_to(0_B) == 28_MiB);
+  REQUIRE(model.arena.deallocate(block, 0).ok());
+}
+
+TEST_CASE("a reservation that cannot be had takes nothing") {
+  ModelArena model(4);
+  CHECK(model.arena.reserve(9_MiB).error().code == Errc::quota);
+  CHECK(model.source.chunks.empty());
+  CHECK(model.arena.reserve(Bytes{1ULL << 50}).error().code == Errc::out_of_memory);
+  CHECK(model.broken() == "");
+  CHECK(model.arena.reserve(0_B).ok());
+  model.source.fail_map = Error{Errc::driver, "set access failed"};
+  CHECK(!model.arena.reserve(8_MiB).ok());
+  model.source.fail_map.reset();
+  CHECK(model.broken() == "");
+  CHECK(model.arena.reserve(8_MiB).ok());
+  CHECK(model.broken() == "");
+}

@@ -27,6 +27,8 @@ ArenaStats arena_of_distinct_figures() {
   arena.chunks_leased = 16;
   arena.chunks_moved = 17;
   arena.chunks_returned = 18;
+  arena.magazine_hits = 19;
+  arena.magazine_bytes = 20_B;
   return arena;
 }
 
@@ -56,6 +58,8 @@ TEST_CASE("the program's statistics have each figure of the arena in its own fie
   CHECK(stats.chunks_leased == 16);
   CHECK(stats.chunks_moved == 17);
   CHECK(stats.chunks_returned == 18);
+  CHECK(stats.magazine_hits == 19);
+  CHECK(stats.magazine_bytes == 20);
   CHECK(stats.bytes_limit == 19);
   CHECK(stats.bytes_reservable_limit == 20);
 }
@@ -78,6 +82,7 @@ TEST_CASE("the report to the broker says the same as the program's statistics") 
   CHECK(report.num_frees == 93);
   CHECK(report.fragmentation_ppm == 250'000);
   CHECK(report.hits_free_list == 12);
+  CHECK(report.hits_magazine == 19);
   CHECK(report.hits_grown == 13);
 }
 

@@ -153,14 +153,17 @@ class ModelSource final : public ChunkSource {
 
 // An arena over a model of a small device, with checks of both at the end.
 struct ModelArena {
-  explicit ModelArena(std::uint32_t limit_chunks = 64, Bytes chunk = Bytes{2 << 20}, std::uint32_t growth = 1)
-      : source(chunk, limit_chunks), arena(ranges(limit_chunks, chunk, growth), source) {}
+  explicit ModelArena(std::uint32_t limit_chunks = 64, Bytes chunk = Bytes{2 << 20}, std::uint32_t growth = 1,
+                      bool membarrier = true)
+      : source(chunk, limit_chunks), arena(ranges(limit_chunks, chunk, growth, membarrier), source) {}
 
-  [[nodiscard]] static ArenaRanges ranges(std::uint32_t chunks, Bytes chunk, std::uint32_t growth) {
+  [[nodiscard]] static ArenaRanges ranges(std::uint32_t chunks, Bytes chunk, std::uint32_t growth,
+                                          bool membarrier) {
     ArenaRanges ranges = ArenaRanges::for_device(chunk * chunks, chunk, 2_MiB);
     ranges.small = kSmallBase;
     ranges.large = kLargeBase;
     ranges.growth_chunks = growth;
+    ranges.membarrier = membarrier;
     return ranges;
   }
   // The first thing wrong with the arena or with how it used its source; empty where nothing is.

@@ -68,7 +68,9 @@ void play(Arena& arena, Reference& reference, unsigned seed, int steps) {
     const Stream stream = 1000 + random() % 3;
     const auto dice = random() % 100;
     if (dice < 50) {
-      const std::uint64_t size = random() % 5 == 0 ? 1 + random() % (9 << 20) : 1 + random() % (200 << 10);
+      // Most go through magazines.
+      const std::uint64_t kind = random() % 10;
+      const std::uint64_t size = 1 + random() % (kind < 2 ? 9 << 20 : kind < 4 ? 200 << 10 : 32 << 10);
       const Result<Address> block = dice == 0 ? arena.allocate_exact({size}) : arena.allocate({size}, stream);
       if (!block.ok()) {
         const bool no_run = block.error().message.rfind("no run of addresses", 0) == 0;
@@ -93,6 +95,8 @@ void play(Arena& arena, Reference& reference, unsigned seed, int steps) {
     } else if (dice == 97) {
       if (!arena.trim_to(Bytes{random() % (64 << 20)}).ok()) reference.fault("trim failed");
     } else if (dice == 98) {
+      const Status reserved = arena.reserve(Bytes{random() % (16 << 20)});
+      if (!reserved.ok() && reserved.error().code != Errc::quota) reference.fault(reserved.error().message);
       if (arena.deallocate(0x1000, stream).ok()) reference.fault("a foreign pointer was freed");
       if (!arena.stream_gone(stream).ok()) reference.fault("stream_gone failed");
     } else {
@@ -152,7 +156,8 @@ TEST_CASE(
     const Stream stream = 1000 + random() % 3;
     const auto dice = random() % 100;
     if (dice < 50) {
-      const Bytes size{random() % 3 == 0 ? 1 + random() % (9 << 20) : 1 + random() % (300 << 10)};
+      const std::uint64_t kind = random() % 3;
+      const Bytes size{1 + random() % (kind == 0 ? 9 << 20 : kind == 1 ? 300 << 10 : 32 << 10)};
       const Result<Address> block =
           dice == 0 ? model.arena.allocate_exact(size) : model.arena.allocate(size, stream);
       if (block.ok()) live.push_back(*block);
@@ -163,6 +168,8 @@ TEST_CASE(
         live[index] = live.back();
         live.pop_back();
       }
+    } else if (dice == 99) {
+      (void)model.arena.reserve(Bytes{random() % (32 << 20)}).ok();
     } else {
       (void)model.arena.trim_to(Bytes{random() % (32 << 20)}).ok();
     }

@@ -13,7 +13,7 @@ LIBRARY = os.path.join(BUILD, "libclient", "libapportion.so")
 
 # Names are only ever added (libclient/apportion.map): a program that was linked must go on starting.
 NAMES = """apportion_allocate apportion_attach apportion_check apportion_deallocate apportion_detach
-apportion_get_info apportion_get_stats apportion_last_error apportion_status_name apportion_stream_gone
+apportion_get_info apportion_get_stats apportion_last_error apportion_reserve apportion_status_name apportion_stream_gone
 apportion_trim_to apportion_version""".split()
 
 # Sizes and places of what callers compiled in, on 64 bits. They only ever grow at the end.

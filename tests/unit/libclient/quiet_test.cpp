@@ -10,6 +10,8 @@
 #include <atomic>
 #include <cstdlib>
 #include <new>
+#include <string>
+#include <thread>
 
 #include "libclient/arena.hpp"
 #include "tests/support/catch.hpp"
@@ -44,13 +46,18 @@ std::atomic<bool> host_is_full{false};
 
 namespace {
 
-// From here on, any system call but exit_group kills the process with SIGSYS.
-void forbid_system_calls() {
+// From here on, any system call of this thread but exit_group kills the process with SIGSYS. waits: nor those
+// with which a thread waits for a lock whose holder has lost its processor.
+void forbid_system_calls(bool waits = false) {
+  const std::uint32_t wait = waits ? SECCOMP_RET_ALLOW : SECCOMP_RET_KILL_PROCESS;
   sock_filter filter[] = {
       BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(seccomp_data, nr)),
-      BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_exit_group, 0, 1),
-      BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
+      BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_exit_group, 3, 0),
+      BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_sched_yield, 3, 0),
+      BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_clock_nanosleep, 2, 0),
       BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_KILL_PROCESS),
+      BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
+      BPF_STMT(BPF_RET | BPF_K, wait),
   };
   const sock_fprog program{sizeof filter / sizeof *filter, filter};
   if (::prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0) ::_exit(90);
@@ -101,6 +108,53 @@ TEST_CASE("10^6 pairs of a training trace with room make no system call and no h
     forbid_system_calls();
     if (!replay(model.arena, *trace, blocks, 1'000'000)) ::syscall(SYS_exit_group, 2);
     ::syscall(SYS_exit_group, host_allocations == before ? 0 : 3);
+  }
+  int status = 0;
+  REQUIRE(::waitpid(child, &status, 0) == child);
+  INFO("status " << status << " (2: an allocation failed, 3: the host was asked for memory)");
+  CHECK(WIFEXITED(status));
+  CHECK(WEXITSTATUS(status) == 0);
+}
+
+TEST_CASE("10^6 pairs of two threads with room make no system call but waits, and no host allocation") {
+  const char* const name = GENERATE("dl_fixed_seq", "dl_var_seq", "adv_pinhole");
+  const Result<Trace> trace = testing::read_trace(std::string(APPORTION_TRACES "/") + name + ".csv");
+  REQUIRE(trace.ok());
+  ModelArena model(6000, 32_MiB);
+  const Address large = *model.arena.allocate(180_GiB, 0);
+  REQUIRE(model.arena.deallocate(large, 0).ok());
+  std::vector<Address> small(400);
+  for (Address& block : small)
+    block = *model.arena.allocate(1_MiB, 0);
+  for (const Address block : small)
+    REQUIRE(model.arena.deallocate(block, 0).ok());
+
+  const pid_t child = ::fork();
+  REQUIRE(child >= 0);
+  if (child == 0) {
+    std::atomic<int> warm{0};
+    std::atomic<int> done{0};
+    std::atomic<int> failed{0};
+    std::atomic<std::uint64_t> before{0};
+    const auto work = [&] {
+      std::vector<Address> blocks(trace->blocks);
+      if (!replay(model.arena, *trace, blocks, 4000)) failed = 4;
+      for (++warm; warm < 2;)
+        ::sched_yield();
+      std::uint64_t none = 0;
+      before.compare_exchange_strong(none, host_allocations);
+      forbid_system_calls(true);
+      if (!replay(model.arena, *trace, blocks, 500'000)) failed = 2;
+      ++done;
+      for (;;) {
+      }  // leaving would be a system call
+    };
+    std::thread(work).detach();
+    std::thread(work).detach();
+    while (done < 2)
+      ::sched_yield();
+    if (host_allocations != before) failed = 3;
+    ::_exit(failed);
   }
   int status = 0;
   REQUIRE(::waitpid(child, &status, 0) == child);

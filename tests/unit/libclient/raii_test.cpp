@@ -37,6 +37,19 @@ TEST_CASE("RAII: blocks free themselves, sessions detach themselves") {
   CHECK(broker.seen().detaches == 1);
 }
 
+TEST_CASE("RAII: reserve holds what it says, and what would not fit is refused at the start") {
+  FakeBroker broker;
+  apportion::Session session = attach(broker);
+  session.reserve(20 << 20);
+  CHECK(session.stats().bytes_reserved == 20 << 20);
+  CHECK(broker.leased() == 10);
+  const std::uint64_t growths = session.stats().growths;
+  apportion::Block block = session.allocate(20 << 20);
+  CHECK(session.stats().growths == growths);
+  CHECK_THROWS_AS(session.reserve(512 << 20), apportion::Failure);
+  CHECK(session.stats().bytes_reserved == 20 << 20);
+}
+
 TEST_CASE("RAII: a refusal is thrown with its status and the library's line") {
   FakeBroker broker;
   apportion::Session session = attach(broker);
