@@ -1,12 +1,13 @@
-// A service of three processes that take their device memory at their start, all under one job.
+// A service of three processes that reserve their device memory at their start, all under one job.
 //
-//   example_service [JOB [MIB]]     the job to join (or APPORTION_JOB, or [jobs.default]); MiB for each
-//   process,
-//                                   512 where not given
+//   example_service [JOB [MIB]]
+//
+//   JOB  the job to join; without it APPORTION_JOB, else the config's [jobs.default]
+//   MIB  for each process; 512 where not given
 //
 // The three start one after the other and say that they are ready; only then are requests taken. When the job
-// has no room for one of them, the service does not start, and says why: that is what taking the memory early
-// is for. Exit status: 0 when every request was answered right.
+// has no room for one of them, the service does not start, and says why: that is what reserving is for.
+// Exit status: 0 when every request was answered right.
 #include <csignal>
 #include <cstdio>
 #include <cstdlib>

@@ -32,8 +32,10 @@ class Gpu {
   driver driver_{};
 };
 
-// Stands for a model's run: the workspace is filled, and its last words come back.
-unsigned long long answer(const Gpu& gpu, const apportion::Block& workspace, unsigned number) {
+// Stands for a model's run, in a workspace of its own size: its last words are filled, and come back.
+unsigned long long answer(apportion::Session& session, const Gpu& gpu, std::size_t workspace_bytes,
+                          unsigned number) {
+  const apportion::Block workspace = session.allocate(workspace_bytes);
   std::vector<std::uint32_t> words(kWords);
   const std::size_t bytes = words.size() * sizeof words[0];
   const CUdeviceptr end = reinterpret_cast<CUdeviceptr>(workspace.data()) + workspace.size() - bytes;
@@ -54,13 +56,18 @@ void serve(const std::string& job, std::size_t bytes) {
   options.label = "service worker";
   apportion::Session session(options);
   // All the memory that requests will need, before the first one comes: what cannot be had fails the start,
-  // and no request.
-  const apportion::Block workspace = session.allocate(bytes);
+  // and no request. Requests then allocate and free as they like, and ask the broker for nothing.
+  session.reserve(bytes);
+  const std::uint64_t leased = session.stats().chunks_leased;
   const Gpu gpu(session.info().device_uuid);
   std::puts("ready");
   std::fflush(stdout);
   for (unsigned number = 0; std::cin >> number;) {
-    std::printf("%llu\n", answer(gpu, workspace, number));
+    // A quarter of it, half, three quarters, all.
+    const std::size_t workspace = bytes / 4 * (number % 4 + 1);
+    std::printf("%llu\n", answer(session, gpu, workspace, number));
     std::fflush(stdout);
   }
+  if (session.stats().chunks_leased != leased)
+    throw std::runtime_error("requests needed more than was reserved");
 }

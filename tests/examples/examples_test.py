@@ -59,7 +59,7 @@ def cpp_program(tap, broker):
 
 def service_program(tap, broker):
     service = program("examples/example_service")
-    matches(tap, "service: three processes of one job take their memory at the start and answer every request",
+    matches(tap, "service: three processes of one job reserve their memory at the start, and requests need no more",
             broker.run(service, "trainer", "800"), 0,
             r"3 processes are ready, each with 800 MiB", r"30 of 30 requests were answered right")
     ran = broker.run(service, "trainer", "1024")
