@@ -33,6 +33,7 @@ ONLY_IN_SOURCES = {
     "did not answer in time": "takes longer than a test should",
     "a stream is being captured": "tests/unit/libclient",
     "the simulated device needs": "tests/unit/gpu; needs a small file system",
+    "keeper   gone": "tests/unit/cli",
 }
 
 
@@ -128,6 +129,9 @@ def bad_configs(provoked, broker):
     device = {"CUDASIM_DIR": broker.device + "/device", "APPORTION_SOCKET": "/nowhere"}
     provoked.said("a device that others use", broker.run(APPORTION, "check", str(path), **device).stdout)
     path.write_text(config(device="sim:16GiB"))
+    for what, folder in (("below none", broker.device + "/none/deeper"), ("on no tmpfs", "/nonexistent-device")):
+        provoked.said(f"a simulated device's folder {what}",
+                      broker.run(APPORTION, "check", str(path), CUDASIM_DIR=folder, APPORTION_SOCKET="/nowhere").stderr)
     provoked.said("a simulated device of another size", broker.run(APPORTION, "check", str(path), **device).stderr)
     path.unlink()
 
@@ -230,7 +234,8 @@ class Holder:
 
 def a_crash(provoked, broker):
     """Last: the broker is closed afterwards."""
-    with Holder(broker, "notebook", 64 << 20, f"allocate:{1 << 30}") as holder:
+    with Holder(broker, "notebook", 64 << 20, f"allocate:{1 << 30}") as holder, \
+            Holder(broker, "trainer", 1 << 20), Holder(broker, "trainer", 1 << 20):  # both outlive it
         pid = json.loads(broker.run(APPORTION, "status", "--json").stdout)["broker"]["pid"]
         death = os.pidfd_open(pid)
         os.kill(pid, signal.SIGKILL)
@@ -240,6 +245,7 @@ def a_crash(provoked, broker):
         # A new broker may not listen yet: the socket waits with the keeper, so that this one waits with it.
         provoked.said("the broker after it", broker.run(*CLIENT, f"allocate:{1 << 20}", APPORTION_BUILD_DIR=str(BUILD),
                                                         APPORTION_JOB="trainer").stderr)
+        provoked.said("a closed broker in status", broker.run(APPORTION, "status").stdout)
 
 
 def the_command_line(provoked, broker):
