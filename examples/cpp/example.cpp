@@ -9,11 +9,10 @@
 #include <cstdint>
 #include <cstdio>
 #include <exception>
-#include <stdexcept>
 #include <string>
 #include <vector>
 
-#include "../common/driver.h"
+#include "../common/gpu.hpp"
 
 namespace {
 
@@ -22,25 +21,6 @@ constexpr double kGib = 1024.0 * 1024.0 * 1024.0;
 CUdeviceptr address(const apportion::Block& block) {
   return reinterpret_cast<CUdeviceptr>(block.data());
 }
-
-// The driver with a context on the session's device.
-class Gpu {
- public:
-  explicit Gpu(const std::string& device_uuid) {
-    if (driver_open(&driver_, device_uuid.c_str()) != 0) throw std::runtime_error("cannot use the device");
-  }
-  ~Gpu() { driver_close(&driver_); }
-  Gpu(const Gpu&) = delete;
-  Gpu& operator=(const Gpu&) = delete;
-
-  void require(CUresult result, const char* call) const {
-    if (driver_check(&driver_, result, call) != 0) throw std::runtime_error(call);
-  }
-  const driver* operator->() const { return &driver_; }
-
- private:
-  driver driver_{};
-};
 
 // A stream that the library is told about before it goes: a new stream may get the same handle.
 class Stream {

@@ -8,29 +8,11 @@
 #include <stdexcept>
 #include <vector>
 
-#include "../common/driver.h"
+#include "../common/gpu.hpp"
 
 namespace {
 
 constexpr std::size_t kWords = 16 * 1024;  // read back for an answer
-
-class Gpu {
- public:
-  explicit Gpu(const std::string& device_uuid) {
-    if (driver_open(&driver_, device_uuid.c_str()) != 0) throw std::runtime_error("cannot use the device");
-  }
-  ~Gpu() { driver_close(&driver_); }
-  Gpu(const Gpu&) = delete;
-  Gpu& operator=(const Gpu&) = delete;
-
-  void require(CUresult result, const char* call) const {
-    if (driver_check(&driver_, result, call) != 0) throw std::runtime_error(call);
-  }
-  const driver* operator->() const { return &driver_; }
-
- private:
-  driver driver_{};
-};
 
 // Stands for a model's run, in a workspace of its own size: its last words are filled, and come back.
 unsigned long long answer(apportion::Session& session, const Gpu& gpu, std::size_t workspace_bytes,
