@@ -18,6 +18,7 @@ from broker import BUILD, Tap, running_broker  # noqa: E402
 OUTSIDE = HERE / "outside"
 EXPECTED = """bin/apportion bin/apportiond include/apportion/apportion.h include/apportion/apportion.hpp
 lib/libapportion.so lib/apportion/cudasim/libcuda.so.1 lib/apportion/cudasim/libnvidia-ml.so.1
+lib/apportion/cudasim/libcudart.so.13
 lib/cmake/Apportion/ApportionConfig.cmake lib/cmake/Apportion/ApportionConfigVersion.cmake lib/pkgconfig/apportion.pc
 share/man/man1/apportion.1 share/man/man5/apportion.toml.5 share/man/man8/apportiond.8
 share/doc/apportion/LICENSE share/doc/apportion/examples/workstation.toml""".split()
