@@ -5,6 +5,7 @@
 #include <thread>
 #include <vector>
 
+#include "tests/support/approx.hpp"
 #include "tests/unit/cudasim/simulator.hpp"
 
 using namespace cudasim::testing;

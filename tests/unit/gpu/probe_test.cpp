@@ -5,6 +5,7 @@
 #include <cstdlib>
 #include <filesystem>
 #include <nlohmann/json.hpp>
+#include <string_view>
 
 #include "gpu/probe_text.hpp"
 #include "tests/support/catch.hpp"
@@ -17,7 +18,7 @@ using apportion::testing::Simulated;
 
 namespace {
 
-const Capability& find(const ProbeReport& report, const std::string& name) {
+const Capability& find(const ProbeReport& report, std::string_view name) {
   const auto found = std::find_if(report.capabilities.begin(), report.capabilities.end(),
                                   [&](const Capability& c) { return c.name == name; });
   REQUIRE(found != report.capabilities.end());

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "tests/support/approx.hpp"
 #include "tests/support/catch.hpp"
 #include "tests/unit/libclient/model_source.hpp"
 
