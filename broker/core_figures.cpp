@@ -242,7 +242,7 @@ const char* sentence_for(Refusal::Rule rule) {
     case Refusal::Rule::device_full:
       return "the device gave no memory";
     case Refusal::Rule::scrub_failed:
-      return "the memory held another's bytes and could not be overwritten";
+      return "the memory could not be overwritten first";
     case Refusal::Rule::send_failed:
       return "the memory could not be handed over";
     case Refusal::Rule::closed:
