@@ -48,6 +48,14 @@ struct UnmakeChunk {
   ChunkId id;
   Bytes bytes;
 };
+// The helper overwrites them; Scrubbed or ScrubFailed comes back for every one, perhaps in several parts.
+struct ScrubChunks {
+  struct Piece {
+    ChunkId id;
+    Bytes bytes;
+  };
+  std::vector<Piece> chunks;
+};
 // Hand one fd per chunk to the keeper; answer KeeperAcked{put}.
 struct KeeperPut {
   std::vector<ChunkId> ids;
@@ -111,11 +119,11 @@ struct Log {
 
 }  // namespace actions
 
-using Action =
-    std::variant<actions::Welcome, actions::RefuseHello, actions::MakeChunk, actions::UnmakeChunk,
-                 actions::KeeperPut, actions::KeeperDel, actions::SendGrant, actions::SendRefusal,
-                 actions::SendReleased, actions::EndSession, actions::PublishJob, actions::PublishLedger,
-                 actions::AskDeviceRoom, actions::Ready, actions::Fatal, actions::Log>;
+using Action = std::variant<actions::Welcome, actions::RefuseHello, actions::MakeChunk, actions::UnmakeChunk,
+                            actions::ScrubChunks, actions::KeeperPut, actions::KeeperDel, actions::SendGrant,
+                            actions::SendRefusal, actions::SendReleased, actions::EndSession,
+                            actions::PublishJob, actions::PublishLedger, actions::AskDeviceRoom,
+                            actions::Ready, actions::Fatal, actions::Log>;
 using Actions = std::vector<Action>;
 
 }  // namespace apportion

@@ -87,11 +87,11 @@ Book::Book(Bytes pool, Bytes chunk, const std::vector<std::string>& jobs, Journa
 }
 
 Bytes Book::in_transit() const {
-  return coming() + nobodys_.in(ChunkState::zombie) + nobodys_.in(ChunkState::scrub) + unsettled_;
+  return coming() + nobodys_.in(ChunkState::zombie) + unsettled_;
 }
 
 Bytes Book::coming() const {
-  return nobodys_.in(ChunkState::making) + nobodys_.in(ChunkState::unmaking);
+  return nobodys_.in(ChunkState::making) + nobodys_.in(ChunkState::unmaking) + scrubbing();
 }
 
 Bytes Book::charged() const {
@@ -139,18 +139,14 @@ BookedSession& Book::at(SessionId id) {
   return sessions_[id.slot()];
 }
 
-std::uint64_t Book::key(const std::optional<Owner>& owner) {
-  return owner ? (std::uint64_t{owner->job.value} << 32) | owner->uid : kNobody;
-}
-
 JournalOwner Book::journal_owner(const Owner& owner) const {
   return {job(owner.job).journal_slot, owner.uid};
 }
 
-// --- lists and tallies: a chunk is in the list of its session, or of the free chunks of its last owner
+// --- lists and tallies: a chunk is in the list of its session, or of the free chunks with its past
 
 std::vector<std::uint32_t>& Book::list_of(const BookedChunk& chunk) {
-  return chunk.lessee ? at(chunk.lessee).chunks : free_[key(chunk.last_owner)];
+  return chunk.lessee ? at(chunk.lessee).chunks : free_[chunk.past];
 }
 
 void Book::enter(BookedChunk& chunk) {
@@ -185,14 +181,46 @@ void Book::leave(BookedChunk& chunk) {
   list[chunk.place] = list.back();
   chunks_[list[chunk.place]].place = chunk.place;
   list.pop_back();
+  if (list.empty() && !chunk.lessee) free_.erase(chunk.past);
+}
+
+// The journal first: what the book says after a call, the next broker can read. Only a FREE chunk is written
+// as clean: one that was offered may have been written to.
+void Book::record(const BookedChunk& chunk, ChunkState state, SessionId lessee) {
+  journal_.set_chunk(chunk.id, state, lessee ? std::optional(lessee) : std::nullopt,
+                     {chunk.past.clean && state == ChunkState::free, chunk.past.bound});
 }
 
 void Book::move(BookedChunk& chunk, ChunkState to) {
-  // The journal first: what the book says after this call, the next broker can read.
-  journal_.set_chunk(chunk.id, to, chunk.lessee ? std::optional(chunk.lessee) : std::nullopt);
+  record(chunk, to, chunk.lessee);
   leave(chunk);
   chunk.state = to;
   enter(chunk);
+}
+
+void Book::charge_to(BookedChunk& chunk, ChunkState to, SessionId session_id, RequestId request) {
+  const BookedSession& session = at(session_id);
+  APPORTION_CHECK(chunk.state == ChunkState::free && session.state != SessionPhase::ended);
+  record(chunk, to, session_id);
+  leave(chunk);
+  chunk.charge = Charge(job(session.job).account, chunk.bytes);
+  chunk.state = to;
+  chunk.lessee = session_id;
+  chunk.request = request;
+  enter(chunk);
+}
+
+void Book::uncharge(BookedChunk& chunk, ChunkState to) {
+  const SessionId lessee = chunk.lessee;
+  record(chunk, to, {});
+  leave(chunk);
+  chunk.charge.give_back();
+  chunk.state = to;
+  chunk.lessee = {};
+  chunk.request = {};
+  chunk.sent = false;
+  enter(chunk);
+  if (lessee) forget_if_done(lessee);
 }
 
 void Book::vacate(BookedChunk& chunk) {
@@ -236,8 +264,9 @@ void Book::make_failed(ChunkId id) {
 
 void Book::begin_unmake(ChunkId id) {
   BookedChunk& chunk = at(id);
-  APPORTION_CHECK(one_of(chunk.state, {ChunkState::free, ChunkState::returning}));
+  APPORTION_CHECK(one_of(chunk.state, {ChunkState::free, ChunkState::returning, ChunkState::scrub}));
   move(chunk, ChunkState::unmaking);
+  chunk.past.clean = false;
 }
 
 void Book::unmade(ChunkId id) {
@@ -261,29 +290,7 @@ void Book::settled(ChunkId id) {
 // --- leases
 
 void Book::offer(ChunkId id, SessionId session_id, RequestId request) {
-  BookedChunk& chunk = at(id);
-  const BookedSession& session = at(session_id);
-  APPORTION_CHECK(chunk.state == ChunkState::free && session.state != SessionPhase::ended);
-  journal_.set_chunk(id, ChunkState::offered, session_id);
-  leave(chunk);
-  chunk.charge = Charge(job(session.job).account, chunk.bytes);
-  chunk.state = ChunkState::offered;
-  chunk.lessee = session_id;
-  chunk.request = request;
-  enter(chunk);
-}
-
-void Book::end_lease(BookedChunk& chunk) {
-  const SessionId lessee = chunk.lessee;
-  journal_.set_chunk(chunk.id, ChunkState::free, std::nullopt);
-  leave(chunk);
-  chunk.charge.give_back();
-  chunk.state = ChunkState::free;
-  chunk.lessee = {};
-  chunk.request = {};
-  chunk.sent = false;
-  enter(chunk);
-  forget_if_done(lessee);
+  charge_to(at(id), ChunkState::offered, session_id, request);
 }
 
 void Book::mark_sent(ChunkId id) {
@@ -295,13 +302,14 @@ void Book::mark_sent(ChunkId id) {
 void Book::roll_back(ChunkId id) {
   BookedChunk& chunk = at(id);
   APPORTION_CHECK(chunk.state == ChunkState::offered);
-  end_lease(chunk);
+  uncharge(chunk, ChunkState::free);
 }
 
 void Book::hold(ChunkId id) {
   BookedChunk& chunk = at(id);
   APPORTION_CHECK(one_of(chunk.state, {ChunkState::offered, ChunkState::orphan}));
   move(chunk, ChunkState::held);
+  chunk.past.clean = false;
   chunk.request = {};
   chunk.sent = false;
 }
@@ -310,42 +318,38 @@ void Book::begin_return(ChunkId id) {
   BookedChunk& chunk = at(id);
   APPORTION_CHECK(one_of(chunk.state, {ChunkState::offered, ChunkState::held, ChunkState::orphan}));
   move(chunk, ChunkState::returning);
+  chunk.past.clean = false;
 }
 
-void Book::put_back(ChunkId id) {
+void Book::put_back(ChunkId id, bool bind) {
   BookedChunk& chunk = at(id);
   APPORTION_CHECK(chunk.state == ChunkState::returning);
   const BookedSession& session = at(chunk.lessee);
+  const Owner owner{session.job, session.uid};
   // The owner before FREE: a crash between the two leaves a RETURNING chunk of that same owner.
-  chunk.last_owner = Owner{session.job, session.uid};
-  journal_.set_owner(id, journal_owner(*chunk.last_owner));
-  end_lease(chunk);
+  journal_.set_owner(id, journal_owner(owner));
+  chunk.past = {owner, false, chunk.past.bound || bind};
+  uncharge(chunk, ChunkState::free);
 }
 
 void Book::bury(ChunkId id) {
   BookedChunk& chunk = at(id);
   APPORTION_CHECK(one_of(chunk.state, {ChunkState::offered, ChunkState::held, ChunkState::orphan}));
   move(chunk, ChunkState::zombie);
+  chunk.past.clean = false;
 }
 
-std::optional<ChunkId> Book::pick_free(Owner owner) const {
-  for (const std::uint64_t wanted : {key(owner), kNobody}) {
-    const auto list = free_.find(wanted);
-    if (list == free_.end()) continue;
-    for (auto slot = list->second.rbegin(); slot != list->second.rend(); ++slot) {
-      if (chunks_[*slot].bytes == chunk_) return chunks_[*slot].id;
-    }
+std::optional<ChunkId> Book::pick_free(const Rank& rank) const {
+  const std::vector<std::uint32_t>* best = nullptr;
+  int lowest = 0;
+  for (const auto& [past, slots] : free_) {
+    const std::optional<int> ranked = rank(past);
+    if (!ranked || (best != nullptr && *ranked >= lowest)) continue;
+    best = &slots;
+    lowest = *ranked;
   }
-  return std::nullopt;
-}
-
-std::optional<ChunkId> Book::pick_any_free() const {
-  for (const auto& [owner, slots] : free_) {
-    if (owner != kNobody && !slots.empty()) return chunks_[slots.back()].id;
-  }
-  const auto nobodys = free_.find(kNobody);
-  if (nobodys == free_.end() || nobodys->second.empty()) return std::nullopt;
-  return chunks_[nobodys->second.back()].id;
+  if (best == nullptr) return std::nullopt;
+  return chunks_[best->back()].id;
 }
 
 }  // namespace apportion

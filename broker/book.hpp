@@ -7,10 +7,12 @@
 // anyone, knows the time. Not thread-safe: one strand.
 #pragma once
 
+#include <compare>
 #include <cstdint>
+#include <functional>
+#include <map>
 #include <optional>
 #include <string>
-#include <unordered_map>
 #include <vector>
 
 #include "broker/charge.hpp"
@@ -22,11 +24,19 @@
 
 namespace apportion {
 
-// Who had a chunk last: until scrubbing is built, only the same pair gets it as it is.
+// Who had a chunk last: only the same pair gets it as it is.
 struct Owner {
   JobIndex job;
   std::uint32_t uid = 0;
-  friend bool operator==(const Owner&, const Owner&) = default;
+  friend auto operator<=>(const Owner&, const Owner&) = default;
+};
+
+// What is known of a chunk that somebody may have had.
+struct Past {
+  std::optional<Owner> owner;  // who had it last; none: made, and nobody's since. Its contents are unknown
+  bool clean = false;          // overwritten since
+  bool bound = false;          // a process of owner->uid may have kept an fd: for that user only
+  friend auto operator<=>(const Past&, const Past&) = default;
 };
 
 struct BookedChunk {
@@ -36,9 +46,9 @@ struct BookedChunk {
   SessionId lessee;   // names nothing where the chunk is nobody's
   RequestId request;  // of the grant it was offered in
   bool sent = false;  // OFFERED: the client may have it
-  std::optional<Owner> last_owner;
+  Past past;
   Charge charge;
-  std::uint32_t place = 0;  // in the list of its session or of the free chunks of its owner
+  std::uint32_t place = 0;  // in the list of its session or of the free chunks of its past
 };
 
 struct BookedSession {
@@ -77,9 +87,10 @@ class Book {
   [[nodiscard]] Bytes loose() const { return loose_; }
   [[nodiscard]] Bytes free() const { return loose_ + nobodys_.in(ChunkState::free); }  // F
   [[nodiscard]] Bytes in_transit() const;                                              // X
-  // The part of X that becomes F by itself: MAKING and UNMAKING. A ZOMBIE may take for ever.
+  // The part of X that becomes F by itself: MAKING, UNMAKING and SCRUB. A ZOMBIE may take for ever.
   [[nodiscard]] Bytes coming() const;
-  [[nodiscard]] Bytes charged() const;  // sum(u)
+  [[nodiscard]] Bytes scrubbing() const { return nobodys_.in(ChunkState::scrub); }  // and nobody's
+  [[nodiscard]] Bytes charged() const;                                              // sum(u)
   [[nodiscard]] Bytes unsettled() const { return unsettled_; }
   [[nodiscard]] Bytes in_state(ChunkState state) const;  // over all jobs and nobody
   [[nodiscard]] std::uint32_t chunk_count() const;
@@ -105,12 +116,12 @@ class Book {
 
   // From loose bytes to a chunk and back. bytes <= loose().
   [[nodiscard]] ChunkId begin_make(Bytes bytes);  // loose -> MAKING
-  void made(ChunkId id);                          // MAKING -> FREE, no last owner
+  void made(ChunkId id);                          // MAKING -> FREE, without a past
   void make_failed(ChunkId id);                   // MAKING -> loose
-  void begin_unmake(ChunkId id);   // FREE or RETURNING -> UNMAKING (a RETURNING one stays charged)
-  void unmade(ChunkId id);         // UNMAKING -> loose
-  void unmake_failed(ChunkId id);  // F34: UNMAKING -> ZOMBIE, charged as it was
-  void settled(ChunkId id);        // ZOMBIE -> loose: the device has shown the room
+  void begin_unmake(ChunkId id);                  // FREE, RETURNING or SCRUB -> UNMAKING, charged as it was
+  void unmade(ChunkId id);                        // UNMAKING -> loose
+  void unmake_failed(ChunkId id);                 // F34: UNMAKING -> ZOMBIE, charged as it was
+  void settled(ChunkId id);                       // ZOMBIE -> loose: the device has shown the room
 
   // Leases.
   void offer(ChunkId id, SessionId session, RequestId request);  // FREE -> OFFERED, charged
@@ -118,13 +129,20 @@ class Book {
   void roll_back(ChunkId id);                                    // OFFERED, never sent -> FREE as it was
   void hold(ChunkId id);                                         // OFFERED or ORPHAN -> HELD
   void begin_return(ChunkId id);                                 // OFFERED, HELD or ORPHAN -> RETURNING
-  void put_back(ChunkId id);                                     // RETURNING -> FREE, with its last owner
+  void put_back(ChunkId id, bool bind);                          // RETURNING -> FREE, with its last owner
   void bury(ChunkId id);                                         // OFFERED, HELD, ORPHAN -> ZOMBIE, charged
 
-  // A free chunk of the pool's size for this owner: his own first, then one without a last owner.
-  [[nodiscard]] std::optional<ChunkId> pick_free(Owner owner) const;
-  // Any free chunk that may be unmade: one with a last owner first.
-  [[nodiscard]] std::optional<ChunkId> pick_any_free() const;
+  // Overwriting. What is not confirmed by scrubbed_* is as it was, also after a crash (F38).
+  void begin_scrub(ChunkId id);  // FREE -> SCRUB, nobody's; RETURNING -> SCRUB, charged as it was
+  void begin_scrub_for(ChunkId id, SessionId session, RequestId request);  // FREE -> SCRUB, charged
+  void leave_scrub_alone(ChunkId id);  // SCRUB for a session -> SCRUB, nobody's: it wants it no more
+  void scrubbed_free(ChunkId id);      // SCRUB, nobody's -> FREE and clean
+  void scrubbed_offer(ChunkId id);     // SCRUB for a session -> OFFERED
+  void scrub_failed(ChunkId id);       // SCRUB, not of a return -> FREE as it was
+
+  // The free chunk with the lowest rank; `rank` answers nothing for one that is not to be had.
+  using Rank = std::function<std::optional<int>(const Past&)>;
+  [[nodiscard]] std::optional<ChunkId> pick_free(const Rank& rank) const;
 
   // A predecessor's leases, before anything else: charged, ORPHAN, not usable. The rest of the pool is
   // unsettled, which counts as X. Later, recovery settles it.
@@ -139,16 +157,16 @@ class Book {
   void check() const;
 
  private:
-  static constexpr std::uint64_t kNobody = ~std::uint64_t{0};
-  [[nodiscard]] static std::uint64_t key(const std::optional<Owner>& owner);
   [[nodiscard]] BookedChunk& at(ChunkId id);
   [[nodiscard]] BookedSession& at(SessionId id);
   [[nodiscard]] std::vector<std::uint32_t>& list_of(const BookedChunk& chunk);
   void enter(BookedChunk& chunk);  // adds the chunk to tallies and lists, as its fields say
   void leave(BookedChunk& chunk);  // and removes it
+  void record(const BookedChunk& chunk, ChunkState state, SessionId lessee);  // in the journal
   void move(BookedChunk& chunk, ChunkState to);
+  void charge_to(BookedChunk& chunk, ChunkState to, SessionId session, RequestId request);
+  void uncharge(BookedChunk& chunk, ChunkState to);  // -> FREE or nobody's SCRUB
   void vacate(BookedChunk& chunk);
-  void end_lease(BookedChunk& chunk);            // -> FREE, charged to nobody
   void leave_job(const BookedSession& session);  // counts it no more
   void forget_if_done(SessionId id);
   [[nodiscard]] JournalOwner journal_owner(const Owner& owner) const;
@@ -164,8 +182,8 @@ class Book {
   std::vector<std::uint32_t> vacant_chunks_;
   std::vector<BookedSession> sessions_;  // by slot
   std::vector<std::uint32_t> vacant_sessions_;
-  std::unordered_map<std::uint64_t, std::vector<std::uint32_t>> free_;  // free chunks by owner
-  Tally nobodys_;  // free, and in transit without a charge
+  std::map<Past, std::vector<std::uint32_t>> free_;  // free chunks by what is known of them; none is empty
+  Tally nobodys_;                                    // free, and in transit without a charge
   std::uint64_t arrivals_ = 0;
 };
 

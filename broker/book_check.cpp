@@ -25,14 +25,16 @@ void Book::check_chunks(std::vector<Tally>& jobs, std::vector<Tally>& sessions, 
     APPORTION_CHECK(chunk.id.slot() == slot && chunk.bytes.value > 0);
     const bool leased = one_of(
         chunk.state, {ChunkState::offered, ChunkState::held, ChunkState::returning, ChunkState::orphan});
-    const bool ownerless = one_of(chunk.state, {ChunkState::free, ChunkState::making, ChunkState::scrub});
+    const bool ownerless = one_of(chunk.state, {ChunkState::free, ChunkState::making});
     APPORTION_CHECK(!leased || chunk.lessee);
     APPORTION_CHECK(!ownerless || !chunk.lessee);
     APPORTION_CHECK(static_cast<bool>(chunk.lessee) == static_cast<bool>(chunk.charge));
+    APPORTION_CHECK(!chunk.past.clean || one_of(chunk.state, {ChunkState::free, ChunkState::offered}));
+    APPORTION_CHECK(!chunk.past.bound || chunk.past.owner);
     if (!chunk.lessee) {
       nobodys.add(chunk.state, chunk.bytes);
       if (chunk.state == ChunkState::free) {
-        const auto list = free_.find(key(chunk.last_owner));
+        const auto list = free_.find(chunk.past);
         APPORTION_CHECK(list != free_.end() && chunk.place < list->second.size() &&
                         list->second[chunk.place] == slot);
       }
@@ -45,7 +47,10 @@ void Book::check_chunks(std::vector<Tally>& jobs, std::vector<Tally>& sessions, 
     // HELD is for sessions that are there; an orphan's chunks are ORPHAN, a dead one's ZOMBIE.
     APPORTION_CHECK(chunk.state != ChunkState::held || session->state == SessionPhase::attached);
     APPORTION_CHECK(session->state != SessionPhase::ended ||
-                    one_of(chunk.state, {ChunkState::zombie, ChunkState::unmaking, ChunkState::returning}));
+                    one_of(chunk.state, {ChunkState::zombie, ChunkState::unmaking, ChunkState::returning,
+                                         ChunkState::scrub}));
+    // A process of another user may have kept an fd of it.
+    APPORTION_CHECK(!chunk.past.bound || chunk.past.owner->uid == session->uid);
     jobs[session->job.value].add(chunk.state, chunk.bytes);
     sessions[session->id.slot()].add(chunk.state, chunk.bytes);
   }

@@ -22,6 +22,8 @@ const char* to_text(Refusal::Rule rule) {
       return "burst";
     case Refusal::Rule::device_full:
       return "device_full";
+    case Refusal::Rule::scrub_failed:
+      return "scrub_failed";
     case Refusal::Rule::send_failed:
       return "send_failed";
     case Refusal::Rule::closed:
@@ -53,8 +55,12 @@ PoolView Core::State::pool_view() const {
   PoolView view;
   const Bytes promised = stock.promised();
   view.free_guaranteed = saturating_sub(book.free() + book.coming(), promised);
-  // What is on its way may serve what is promised; the rest of the promise is taken from what is free.
-  view.free_now = saturating_sub(book.free(), saturating_sub(promised, book.coming()));
+  // What is on its way may serve what is promised; the rest of the promise is taken from what is free. What
+  // is being overwritten and nobody's counts as free: it is there in a moment, and scrubbing ahead must
+  // refuse nobody.
+  const Bytes scrubbing = book.scrubbing();
+  view.free_now =
+      saturating_sub(book.free() + scrubbing, saturating_sub(promised, book.coming() - scrubbing));
   return view;
 }
 
@@ -195,7 +201,7 @@ std::vector<Holder> Core::State::holders(JobIndex asking, Refusal::Rule rule) co
 
 namespace {
 
-std::string remedy_for(const Refusal& refusal, Bytes transit) {
+std::string remedy_for(const Refusal& refusal, Bytes transit, Bytes helper_context) {
   const std::string less =
       refusal.headroom.value != 0 ? "ask for at most " + to_text(refusal.headroom) + ", or " : "";
   switch (refusal.rule) {
@@ -212,6 +218,9 @@ std::string remedy_for(const Refusal& refusal, Bytes transit) {
       return less + "raise the job's guarantee in the config, or wait until others free memory";
     case Refusal::Rule::device_full:
       return "end what holds device memory outside the broker, or configure a smaller pool";
+    case Refusal::Rule::scrub_failed:
+      return "ask again; the broker's log says why its helper could not overwrite memory (a context needs " +
+             to_text(helper_context) + " outside the pool)";
     case Refusal::Rule::send_failed:
       return "raise the broker's or the client's limit of open files, then ask again";
     case Refusal::Rule::closed:
@@ -232,6 +241,8 @@ const char* sentence_for(Refusal::Rule rule) {
       return "it is above the guarantee, and the rest is free for nobody or promised to others";
     case Refusal::Rule::device_full:
       return "the device gave no memory";
+    case Refusal::Rule::scrub_failed:
+      return "the memory could not be overwritten first";
     case Refusal::Rule::send_failed:
       return "the memory could not be handed over";
     case Refusal::Rule::closed:
@@ -256,8 +267,9 @@ Refusal Core::State::refusal(const BookedSession& session, Bytes asked, Refusal:
   refusal.headroom = headroom;
   refusal.free = book.free();
   refusal.holders = holders(session.job, rule);
-  refusal.remedy =
-      rule == Refusal::Rule::closed ? way_out() : remedy_for(refusal, {figures.charged - figures.used});
+  refusal.remedy = rule == Refusal::Rule::closed
+                       ? way_out()
+                       : remedy_for(refusal, {figures.charged - figures.used}, setup.helper_context);
 
   std::string& line = refusal.reason;
   line = "job " + refusal.job + ": " + to_text(asked) + " refused: " + sentence_for(rule);

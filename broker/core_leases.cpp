@@ -85,8 +85,7 @@ void Core::State::send_ready(Actions& out) {
 void Core::State::send_failed(Actions& out) {
   for (const Stock::Order& order : stock.take_failed()) {
     const BookedSession& session = *book.find(order.session);
-    refuse(session, order.request,
-           refusal(session, order.asked, Refusal::Rule::device_full, {}, order.failure), out);
+    refuse(session, order.request, refusal(session, order.asked, order.failed_by, {}, order.failure), out);
   }
 }
 
@@ -112,18 +111,10 @@ void Core::State::on(const events::GrantUnsent& event, Actions& out) {
          refusal(*session, setup.chunk * unsent.size(), Refusal::Rule::send_failed, {}, event.why), out);
 }
 
-// A live client gave it back. Kept as it is for the same owner, unless the job says that returns are strict
-// or chunks of this kind are not kept. (Between owners it is remade in any case: see the stock.)
+// A live client gave it back.
 void Core::State::take_back(ChunkId id) {
-  const BookedChunk& chunk = *book.find(id);
-  const BookedSession& session = *book.find(chunk.lessee);
-  const bool strict = setup.jobs[session.job.value].on_return == ReturnRule::strict;
   book.begin_return(id);
-  if (strict || !stock.keeps(chunk.bytes)) {
-    stock.discard(id);
-  } else {
-    book.put_back(id);
-  }
+  stock.put_back(id);
 }
 
 void Core::State::on(const events::Released& event, Actions& /*out*/) {
@@ -139,7 +130,8 @@ void Core::State::on(const events::Released& event, Actions& /*out*/) {
     answer.bytes += book.find(id)->bytes;
     ++answer.chunks;
     take_back(id);
-    answer.awaited.push_back(id);
+    // Kept as a chunk it is anybody's from here on; else it is this session's until it is loose.
+    if (book.find(id)->state != ChunkState::free) answer.awaited.push_back(id);
   }
   answers.push_back(std::move(answer));
 }
@@ -149,7 +141,9 @@ void Core::State::send_answers(Actions& out) {
   std::erase_if(answers, [&](Answer& answer) {
     std::erase_if(answer.awaited, [&](ChunkId id) {
       const BookedChunk* chunk = book.find(id);
-      return chunk == nullptr || chunk->state != ChunkState::unmaking;
+      const bool on_its_way = chunk != nullptr && (chunk->state == ChunkState::unmaking ||
+                                                   (chunk->state == ChunkState::scrub && !stock.stuck(id)));
+      return !on_its_way;
     });
     if (!answer.awaited.empty()) return false;
     out.emplace_back(actions::SendReleased{answer.session, answer.request, answer.bytes, answer.chunks,

@@ -118,6 +118,17 @@ struct UnmakeFailed {
   SteadyNs now;
 };
 
+// The helper has overwritten these chunks and let go of them.
+struct Scrubbed {
+  std::vector<ChunkId> ids;
+};
+// Nothing is known of these: they hold what they held. `why`: what the helper said, or how it died.
+struct ScrubFailed {
+  std::vector<ChunkId> ids;
+  std::string why;
+  SteadyNs now;
+};
+
 // The keeper has taken (put) or dropped (del) the fds of these chunks.
 struct KeeperAcked {
   enum class What : std::uint8_t { put, del } what = What::put;
@@ -143,9 +154,10 @@ struct Tick {
 
 }  // namespace events
 
-using Event = std::variant<events::SessionWanted, events::Request, events::Acked, events::Nacked,
-                           events::GrantUnsent, events::Released, events::Detached, events::HungUp,
-                           events::ProcessGone, events::ChunkMade, events::MakeFailed, events::ChunkUnmade,
-                           events::UnmakeFailed, events::KeeperAcked, events::DeviceRoom, events::Tick>;
+using Event =
+    std::variant<events::SessionWanted, events::Request, events::Acked, events::Nacked, events::GrantUnsent,
+                 events::Released, events::Detached, events::HungUp, events::ProcessGone, events::ChunkMade,
+                 events::MakeFailed, events::ChunkUnmade, events::UnmakeFailed, events::Scrubbed,
+                 events::ScrubFailed, events::KeeperAcked, events::DeviceRoom, events::Tick>;
 
 }  // namespace apportion

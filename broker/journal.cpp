@@ -181,14 +181,17 @@ void Journal::put_chunk(ChunkId id, Bytes bytes) {
   set_chunk(id, ChunkState::making, std::nullopt);
 }
 
-void Journal::set_chunk(ChunkId id, ChunkState state, std::optional<SessionId> lessee) {
+void Journal::set_chunk(ChunkId id, ChunkState state, std::optional<SessionId> lessee, ChunkMarks marks) {
+  APPORTION_CHECK(!marks.clean || state == ChunkState::free);
   const std::size_t record = tables_.chunks + id.slot() * layout::kLeaseWords;
   const std::uint64_t who = lessee ? std::uint64_t{lessee->slot()} + 1 : 0;
   const std::uint64_t salt =
       state == ChunkState::vacant
           ? 0
           : layout::fold(0, {load(record + layout::kLeaseGeneration), load(record + layout::kLeaseBytes)});
-  store_sealed(record + layout::kLeaseState, (static_cast<std::uint64_t>(state) << 40) | who, salt);
+  const std::uint64_t bits =
+      (marks.clean ? layout::kLeaseClean : 0) | (marks.bound ? layout::kLeaseBound : 0);
+  store_sealed(record + layout::kLeaseState, (static_cast<std::uint64_t>(state) << 40) | bits | who, salt);
 }
 
 void Journal::set_owner(ChunkId id, JournalOwner owner) {

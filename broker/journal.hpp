@@ -45,6 +45,13 @@ struct JournalOwner {
   friend bool operator==(const JournalOwner&, const JournalOwner&) = default;
 };
 
+// What goes with a chunk's state, in the same store: a chunk is never FREE and clean before it was
+// overwritten, whenever the broker dies (F38).
+struct ChunkMarks {
+  bool clean = false;  // FREE only: overwritten since anybody had it
+  bool bound = false;  // only for the user of its last owner
+};
+
 // The unchanging part of a session's record.
 struct JournalSession {
   Token token{};
@@ -83,7 +90,7 @@ class Journal {
   // Writes the fields (no last owner), then commits with state making.
   void put_chunk(ChunkId id, Bytes bytes);
   // lessee: nothing for FREE, MAKING and memory that is nobody's.
-  void set_chunk(ChunkId id, ChunkState state, std::optional<SessionId> lessee);
+  void set_chunk(ChunkId id, ChunkState state, std::optional<SessionId> lessee, ChunkMarks marks = {});
   void set_owner(ChunkId id, JournalOwner owner);
 
   // For tests: called after every store, so that a test can look at the journal as a crash there would leave

@@ -32,6 +32,7 @@ struct JournalImage {
     ChunkState state = ChunkState::vacant;
     std::optional<std::uint32_t> session_slot;
     std::optional<JournalOwner> last_owner;
+    ChunkMarks marks;
   };
   struct Damage {
     enum class Table : std::uint8_t { header, jobs, sessions, chunks, credits } table = Table::header;

@@ -5,6 +5,7 @@
 #include <sstream>
 #include <string>
 
+#include "broker/helper.hpp"
 #include "broker/keeper.hpp"
 #include "broker/start.hpp"
 #include "gpu/probe_text.hpp"
@@ -65,12 +66,17 @@ int main(int argc, char** argv) {
   app.add_flag("--json", json, "for --probe: one line of JSON")->needs(probing);
   app.add_option(apportion::kBrokerFlag, channel)->group("");
   app.add_option(apportion::kRestartsFlag, options.restarts)->group("");
+  int helper_channel = -1;
+  std::string helper_device;
+  app.add_option(apportion::kHelperFlag, helper_channel)->group("");
+  app.add_option(apportion::kHelperDeviceFlag, helper_device)->group("");
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& end) {
     return end_of_parse(app, end);
   }
   if (wants_probe) return probe(device, json);
+  if (helper_channel >= 0) return apportion::run_helper(apportion::Fd(helper_channel), helper_device);
   if (channel < 0) return apportion::run_keeper({argv, argv + argc});
   options.keeper_channel = apportion::Fd(channel);
   return apportion::run_broker(std::move(options));

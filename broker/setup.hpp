@@ -24,6 +24,7 @@ struct JobRule {
   std::int32_t priority = 0;
   Hold hold = Hold::attached;
   ReturnRule on_return = ReturnRule::automatic;
+  Scrub scrub = Scrub::cross_owner;
   bool lend = true;
   std::vector<UserRule> users;  // empty: whoever reaches the socket
 };

@@ -9,6 +9,7 @@
 #include <unordered_set>
 
 #include "broker/book.hpp"
+#include "broker/helper.hpp"
 #include "broker/log.hpp"
 #include "shm/fault_point.hpp"
 
@@ -37,7 +38,8 @@ void in_slices(const std::vector<ChunkId>& ids, std::size_t size, Each&& each) {
 
 // F30: what the limit of open files leaves when every chunk's descriptor is on its way to a client at once.
 std::size_t most_connections(const LoadReport& load) {
-  constexpr std::size_t kOthers = 192;  // the loop, pages, libraries, one message's worth to the keeper
+  // The loop, pages, libraries, one message's worth to the keeper and one to the helper.
+  constexpr std::size_t kOthers = 192 + HelperLink::kMostChunks;
   constexpr std::size_t kLeast = 8;
   rlimit limit{};
   getrlimit(RLIMIT_NOFILE, &limit);
@@ -63,6 +65,15 @@ Shell::Shell(Loop& loop, ShellParts parts, const Device& device, const DeviceMon
       core_(parts_.setup, journal),
       server_(loop, listening_socket, {most_connections(parts_.load), journal.shape().chunk_slots}, *this),
       pool_(device, monitor, [this](std::function<void()> job) { loop_.post(std::move(job)); }),
+      helper_(
+          loop, {"apportiond", kHelperDeviceFlag, parts_.helper_device},
+          [this](std::vector<ChunkId> ids, HelperLink::Fds fds) {
+            pool_.export_fds(std::move(ids), std::move(fds));
+          },
+          [this](const std::vector<ChunkId>& ids, const Status& done) {
+            if (done.ok()) return event(events::Scrubbed{ids});
+            event(events::ScrubFailed{ids, done.error().message, now()});
+          }),
       started_ns_(now().value) {}
 
 Shell::~Shell() = default;
@@ -177,7 +188,8 @@ void Shell::answer_askers() {
     facts.uptime_ms = static_cast<std::uint64_t>((now().value - started_ns_) / 1'000'000);
     const LedgerSnapshot snapshot = publisher_->snapshot();
     const PoolFigures pool = core_.pool();
-    const std::vector<wire::HolderRow> holders = holder_rows(snapshot, room, pool.pool - pool.loose);
+    const std::vector<wire::HolderRow> holders =
+        holder_rows(snapshot, room, pool.pool - pool.loose, helper_.pid());
     std::vector<JobCounters> counters;
     for (std::uint32_t job = 0; job < core_.job_count(); ++job)
       counters.push_back(core_.counters({job}));
@@ -218,6 +230,10 @@ void Shell::on(const actions::UnmakeChunk& action) {
     if (unmade.ok()) return event(events::ChunkUnmade{id, now()});
     event(events::UnmakeFailed{id, unmade.error().message, now()});
   });
+}
+
+void Shell::on(const actions::ScrubChunks& action) {
+  helper_.scrub(action.chunks);
 }
 
 void Shell::on(const actions::KeeperPut& action) {
@@ -272,6 +288,7 @@ void Shell::room_read(const Pool::Room& room) {
   std::unordered_set<pid_t> clients;
   for (const BookedSession& session : core_.book().session_slots())
     if (session.state != SessionPhase::vacant) clients.insert(session.pid);
+  clients.insert(helper_.pid());  // its context is set aside by the load rule
   std::optional<Bytes> foreign;
   Bytes of_clients;
   for (const DeviceProcess& process : room.processes) {

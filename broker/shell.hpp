@@ -1,8 +1,8 @@
 // The shell around the core: takes events one at a time, carries out the actions they lead to.
 //
-// Owns: core, pool, publisher, server, keeper link; one strand (server_loop.hpp). Promises: actions are
-// carried out in the order the core gave them, and an action's answer comes back as an event of its own.
-// Never: changes the book. It knows sockets, driver threads and clocks, so that the core need not.
+// Owns: core, pool, publisher, server, keeper link, helper link; one strand (server_loop.hpp). Promises:
+// actions are carried out in the order the core gave them, and an action's answer comes back as an event of
+// its own. Never: changes the book. It knows sockets, driver threads and clocks, so that the core need not.
 #pragma once
 
 #include <chrono>
@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "broker/core.hpp"
+#include "broker/helper_link.hpp"
 #include "broker/journal.hpp"
 #include "broker/keeper_link.hpp"
 #include "broker/pool.hpp"
@@ -33,6 +34,7 @@ struct ShellParts {
   StatusFacts facts;
   std::string driver_path;  // told to clients of a simulated device
   std::string cudasim_dir;
+  std::string helper_device;  // as the helper opens it
 };
 
 class Shell final : private Server::Sink {
@@ -59,6 +61,7 @@ class Shell final : private Server::Sink {
   void on(const actions::RefuseHello& action);
   void on(const actions::MakeChunk& action);
   void on(const actions::UnmakeChunk& action);
+  void on(const actions::ScrubChunks& action);
   void on(const actions::KeeperPut& action);
   void on(const actions::KeeperDel& action);
   void on(const actions::SendGrant& action);
@@ -91,6 +94,7 @@ class Shell final : private Server::Sink {
   std::unique_ptr<Publisher> publisher_;
   Server server_;
   Pool pool_;
+  HelperLink helper_;
 
   std::deque<Event> events_;
   bool handling_ = false;

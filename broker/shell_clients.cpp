@@ -13,6 +13,7 @@ Errc code_of(Refusal::Rule rule) {
       return Errc::invalid;
     case Refusal::Rule::device_full:
       return Errc::out_of_memory;
+    case Refusal::Rule::scrub_failed:
     case Refusal::Rule::send_failed:
       return Errc::driver;
     case Refusal::Rule::closed:

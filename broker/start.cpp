@@ -211,6 +211,8 @@ int serve(Loop& loop, KeeperLink& keeper, Config config, std::uint32_t restarts)
                  .epoch = parts.setup.epoch};
   parts.driver_path = description.driver_file;
   parts.cudasim_dir = description.simulated ? simulator_folder() : "";
+  // A simulated device is found by the variables that opening it has set for our children.
+  parts.helper_device = description.simulated ? spell(config.broker.device) : description.uuid;
   parts.config = std::move(config);
   parts.load = load;
   Shell shell(loop, std::move(parts), *device, *monitor, *journal, keeper, opened.listening.get());

@@ -43,7 +43,7 @@ wire::BrokerRow broker_row(const StatusFacts& facts, const LedgerSnapshot& snaps
 }  // namespace
 
 std::vector<wire::HolderRow> holder_rows(const LedgerSnapshot& snapshot, const Pool::Room& room,
-                                         Bytes reserved) {
+                                         Bytes reserved, std::int32_t helper_pid) {
   std::vector<wire::HolderRow> rows;
   Bytes listed = reserved;
   Bytes others;
@@ -70,6 +70,8 @@ std::vector<wire::HolderRow> holder_rows(const LedgerSnapshot& snapshot, const P
     if (session != snapshot.sessions.end()) {
       row.kind = static_cast<std::uint32_t>(wire::HolderKind::context);
       row.session_id = session->id;
+    } else if (process.pid == helper_pid) {
+      row.kind = static_cast<std::uint32_t>(wire::HolderKind::helper);
     }
     rows.push_back(row);
     others += used;

@@ -8,11 +8,12 @@ namespace {
 
 constexpr std::int64_t kFirstBackoffNs = 100'000'000;
 constexpr std::int64_t kLongestBackoffNs = 5'000'000'000;
+constexpr std::int64_t kQuietNs = 1'000'000'000;  // before free chunks are overwritten ahead
 
 }  // namespace
 
 Stock::Stock(Book& book, const CoreSetup& setup)
-    : book_(book), setup_(setup), graveyard_(setup.granularity) {}
+    : book_(book), setup_(setup), hygiene_(setup.jobs), graveyard_(setup.granularity) {}
 
 void Stock::start(SteadyNs now, Actions& out) {
   fill_until_ = {now.value + setup_.fill_patience_ns};
@@ -21,6 +22,7 @@ void Stock::start(SteadyNs now, Actions& out) {
 }
 
 void Stock::order(Order order) {
+  disturb();
   orders_.push_back(std::move(order));
 }
 
@@ -30,8 +32,7 @@ void Stock::cancel(SessionId session) {
       ++order;
       continue;
     }
-    for (const ChunkId id : order->ready)
-      roll_back(id);
+    let_go(*order);
     order = orders_.erase(order);  // what is being made for it becomes free, or is unmade again
   }
 }
@@ -46,8 +47,25 @@ void Stock::close(ChunkId id) {
 }
 
 void Stock::discard(ChunkId id) {
+  const BookedChunk& chunk = *book_.find(id);
+  // RETURNING: of its lessee. Else nobody has it, and its past says who had it.
+  const bool dirty = chunk.state == ChunkState::returning
+                         ? !hygiene_.gives_away(book_.find(chunk.lessee)->job)
+                         : hygiene_.needs_scrub_to_loosen(chunk.past);
+  if (dirty) {
+    book_.begin_scrub(id);
+    return begin_scrub(id, Scrub::For::loosening);
+  }
   book_.begin_unmake(id);
   close(id);
+}
+
+void Stock::put_back(ChunkId id) {
+  disturb();
+  const BookedChunk& chunk = *book_.find(id);
+  const JobIndex job = book_.find(chunk.lessee)->job;
+  if (hygiene_.unmakes_returns(job) || !keeps(chunk.bytes)) return discard(id);
+  book_.put_back(id, hygiene_.binds_returns(job));
 }
 
 void Stock::retire(ChunkId id) {
@@ -75,9 +93,11 @@ bool Stock::step_is(ChunkId id, Step step) const {
   return found != steps_.end() && found->second == step;
 }
 
-Stock::Order* Stock::order_of(ChunkId making) {
+Stock::Order* Stock::order_of(ChunkId id) {
   for (Order& order : orders_) {
-    if (std::find(order.making.begin(), order.making.end(), making) != order.making.end()) return &order;
+    for (const std::vector<ChunkId>* ids : {&order.making, &order.scrubbing}) {
+      if (std::find(ids->begin(), ids->end(), id) != ids->end()) return &order;
+    }
   }
   return nullptr;
 }
@@ -136,8 +156,7 @@ void Stock::handle(const events::KeeperAcked& event, Actions& out) {
     book_.made(id);
     if (Order* order = order_of(id); order != nullptr) {
       std::erase(order->making, id);
-      book_.offer(id, order->session, order->request);
-      order->ready.push_back(id);
+      give(*order, id);
     } else if (!keeps(book_.find(id)->bytes)) {
       discard(id);  // its order was cancelled meanwhile
     }
@@ -191,22 +210,53 @@ void Stock::handle(const events::DeviceRoom& event, Actions& out) {
 
 void Stock::tick(SteadyNs now) {
   if (retry_at_.value != 0 && now >= retry_at_) retry_at_ = {};
+  std::erase_if(scrub_again_, [&](const Again& again) {
+    if (again.at > now) return false;
+    to_scrub_.push_back(again.id);
+    return true;
+  });
+  if (std::exchange(disturbed_, false)) quiet_since_ = now;
+  ahead_due_ = now.value - quiet_since_.value >= kQuietNs;
 }
 
 // --- serving orders
 
-void Stock::fail(Order& order, std::string why) {
-  if (order.failure.empty()) order.failure = std::move(why);
+void Stock::fail(Order& order, std::string why, Refusal::Rule rule) {
+  if (!order.failure.empty()) return;
+  order.failure = std::move(why);
+  order.failed_by = rule;
+}
+
+void Stock::give(Order& order, ChunkId id) {
+  if (hygiene_.needs_scrub(book_.find(id)->past, order.owner)) {
+    book_.begin_scrub_for(id, order.session, order.request);
+    begin_scrub(id, Scrub::For::grant);
+    order.scrubbing.push_back(id);
+    scrub_used_ = true;
+    return;
+  }
+  book_.offer(id, order.session, order.request);
+  order.ready.push_back(id);
+}
+
+// What is ready goes back as it was; what is being overwritten is overwritten for whoever comes next.
+void Stock::let_go(Order& order) {
+  for (const ChunkId id : std::exchange(order.ready, {}))
+    roll_back(id);
+  for (const ChunkId id : std::exchange(order.scrubbing, {})) {
+    book_.leave_scrub_alone(id);
+    scrubs_[id].what_for = Scrub::For::later;
+  }
 }
 
 void Stock::serve_from_free() {
   for (Order& order : orders_) {
     while (order.failure.empty() && order.missing > 0 && order.piece == setup_.chunk) {
-      const std::optional<ChunkId> id = book_.pick_free(order.owner);
+      const std::optional<ChunkId> id =
+          book_.pick_free([&](const Past& past) { return hygiene_.rank_to_grant(past, order.owner); });
       if (!id) break;
       --order.missing;
-      book_.offer(*id, order.session, order.request);
-      order.ready.push_back(*id);
+      give(order, *id);
     }
   }
 }
@@ -232,9 +282,11 @@ void Stock::unmake_for_orders(Actions& /*out*/) {
   for (const Order& order : orders_) {
     if (order.failure.empty()) needed += order.piece * order.missing;
   }
-  Bytes coming = book_.loose() + book_.in_state(ChunkState::unmaking) + refill_coming();
+  if (needed.value == 0) return;
+  Bytes coming = book_.loose() + book_.in_state(ChunkState::unmaking) + scrub_coming() + refill_coming();
   while (coming < needed) {
-    const std::optional<ChunkId> id = book_.pick_any_free();
+    const std::optional<ChunkId> id =
+        book_.pick_free([&](const Past& past) { return hygiene_.rank_to_unmake(past); });
     if (!id) break;
     coming += book_.find(*id)->bytes;
     discard(*id);
@@ -260,15 +312,11 @@ void Stock::refill(Actions& out) {
 void Stock::finish_orders() {
   for (auto order = orders_.begin(); order != orders_.end();) {
     const bool failed = !order->failure.empty();
-    if (!failed && (order->missing > 0 || !order->making.empty())) {
+    if (!failed && (order->missing > 0 || !order->making.empty() || !order->scrubbing.empty())) {
       ++order;
       continue;
     }
-    if (failed) {
-      for (const ChunkId id : order->ready)
-        roll_back(id);
-      order->ready.clear();
-    }
+    if (failed) let_go(*order);
     (failed ? failed_ : ready_).push_back(std::move(*order));
     order = orders_.erase(order);
   }
@@ -281,6 +329,13 @@ void Stock::pump(Actions& out) {
   unmake_for_orders(out);
   finish_orders();
   refill(out);
+  scrub_ahead();
+  if (!to_scrub_.empty()) {
+    actions::ScrubChunks scrub;
+    for (const ChunkId id : std::exchange(to_scrub_, {}))
+      scrub.chunks.push_back({id, book_.find(id)->bytes});
+    out.emplace_back(std::move(scrub));
+  }
   if (!to_delete_.empty()) out.emplace_back(actions::KeeperDel{std::exchange(to_delete_, {})});
 }
 

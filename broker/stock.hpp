@@ -2,12 +2,15 @@
 // bookkeeping.
 //
 //   make:    MAKING -> driver -> keeper has the fd -> FREE          (or back to loose, F32)
+//   scrub:   SCRUB -> helper -> OFFERED, UNMAKING or FREE           (or as it was, F38)
 //   unmake:  UNMAKING -> keeper dropped the fd -> driver -> loose   (or ZOMBIE, F34)
 //   retire:  ZOMBIE -> keeper dropped the fd -> driver -> the graveyard waits for the device -> loose
 //
-// An admitted request becomes an order. Orders are served first come, first served: from free chunks of the
-// same owner, from free chunks that had none, from loose bytes; and where those are short, free chunks of
-// others are unmade. (Until scrubbing is built, no chunk passes from one owner to another as it is.)
+// An admitted request becomes an order. Orders are served first come, first served: from free chunks (the
+// owner's own, then clean ones, then such as must be overwritten first: hygiene.hpp), from loose bytes, which
+// are made into chunks and overwritten; and where those are short, free chunks that its owner may not have
+// are unmade. When nothing has been asked or returned for a second, free chunks are overwritten ahead, a
+// batch at a time; never before the first order that needed it, since the helper's context costs memory.
 //
 // Promises: an order ends as ready or failed; what is promised to orders is never given twice. Never: admits
 // (policy does), waits, or calls the driver.
@@ -23,6 +26,7 @@
 #include "broker/book.hpp"
 #include "broker/events.hpp"
 #include "broker/graveyard.hpp"
+#include "broker/hygiene.hpp"
 #include "broker/setup.hpp"
 
 namespace apportion {
@@ -33,12 +37,14 @@ class Stock {
     SessionId session;
     RequestId request;
     Owner owner;
-    Bytes asked{};                  // what the client asked for at least, for the refusal
-    Bytes piece{};                  // size of each chunk
-    std::uint64_t missing = 0;      // pieces neither there nor being made
-    std::vector<ChunkId> making{};  // for this order
-    std::vector<ChunkId> ready{};   // OFFERED to its session, not sent
+    Bytes asked{};                     // what the client asked for at least, for the refusal
+    Bytes piece{};                     // size of each chunk
+    std::uint64_t missing = 0;         // pieces neither there nor being made
+    std::vector<ChunkId> making{};     // for this order
+    std::vector<ChunkId> scrubbing{};  // for this order, and charged to it
+    std::vector<ChunkId> ready{};      // OFFERED to its session, not sent
     std::string failure{};
+    Refusal::Rule failed_by = Refusal::Rule::device_full;
 
     [[nodiscard]] Bytes promised() const { return piece * (missing + making.size()); }
   };
@@ -52,20 +58,26 @@ class Stock {
   void order(Order order);
   void cancel(SessionId session);  // its orders are rolled back
 
-  // RETURNING -> UNMAKING -> loose. Charged until it is loose.
+  // RETURNING -> (SCRUB) -> UNMAKING -> loose. Charged until it is loose.
   void discard(ChunkId id);
+  // RETURNING -> FREE, or discarded where the job or the chunk is not of that kind.
+  void put_back(ChunkId id);
   // A ZOMBIE: closed, then given to the graveyard.
   void retire(ChunkId id);
   // OFFERED, never sent -> FREE as it was (or loose where such chunks are not kept).
   void roll_back(ChunkId id);
-  // Whether a returned chunk of this size may stay a chunk.
-  [[nodiscard]] bool keeps(Bytes bytes) const;
+  // Somebody asked or returned: the idle time that scrubbing ahead waits for begins anew.
+  void disturb();
+  // Its return waits for a scrub that has failed several times, and is tried again at leisure.
+  [[nodiscard]] bool stuck(ChunkId id) const;
 
   // Results of what was asked for. An id that is not being worked on is ignored.
   void handle(const events::ChunkMade& event, Actions& out);
   void handle(const events::MakeFailed& event, Actions& out);
   void handle(const events::ChunkUnmade& event, Actions& out);
   void handle(const events::UnmakeFailed& event, Actions& out);
+  void handle(const events::Scrubbed& event, Actions& out);
+  void handle(const events::ScrubFailed& event, Actions& out);
   void handle(const events::KeeperAcked& event, Actions& out);
   void handle(const events::DeviceRoom& event, Actions& out);
   void tick(SteadyNs now);
@@ -79,18 +91,37 @@ class Stock {
   [[nodiscard]] Bytes promised() const;
   [[nodiscard]] Bytes promised(JobIndex job) const;
   [[nodiscard]] bool awaits_device() const { return !graveyard_.empty(); }
-  [[nodiscard]] bool wants_tick() const { return awaits_device() || retry_at_.value != 0; }
+  [[nodiscard]] bool wants_tick() const {
+    return awaits_device() || retry_at_.value != 0 || !scrub_again_.empty() || (wants_ahead() && !ahead_due_);
+  }
 
  private:
   // Where a chunk that is being worked on stands.
-  enum class Step : std::uint8_t { making, putting, deleting, closing };
+  enum class Step : std::uint8_t { making, putting, scrubbing, deleting, closing };
+  // What a chunk is overwritten for.
+  struct Scrub {
+    enum class For : std::uint8_t { grant, loosening, later } what_for = For::later;
+    std::uint32_t failures = 0;
+  };
+  struct Again {
+    ChunkId id;
+    SteadyNs at;
+  };
 
   void begin_make(Bytes bytes, Order* order, Actions& out);
-  void begin_unmake_free(ChunkId id);
   void close(ChunkId id);
   [[nodiscard]] bool step_is(ChunkId id, Step step) const;
-  [[nodiscard]] Order* order_of(ChunkId making);
-  void fail(Order& order, std::string why);
+  // Whether a chunk of this size may stay one when nobody has it.
+  [[nodiscard]] bool keeps(Bytes bytes) const;
+  [[nodiscard]] Order* order_of(ChunkId id);  // being made or overwritten
+  void fail(Order& order, std::string why, Refusal::Rule rule = Refusal::Rule::device_full);
+  void give(Order& order, ChunkId id);  // a free chunk it may have, overwritten first where it must be
+  void begin_scrub(ChunkId id, Scrub::For what_for);
+  void let_go(Order& order);  // what it has goes back
+  void end_scrub_in_vain(ChunkId id, const std::string& why);
+  void scrub_ahead();
+  [[nodiscard]] bool wants_ahead() const;
+  [[nodiscard]] Bytes scrub_coming() const;
   void serve_from_free();
   void serve_from_loose(Actions& out);
   void unmake_for_orders(Actions& out);
@@ -100,12 +131,21 @@ class Stock {
 
   Book& book_;
   const CoreSetup& setup_;
+  Hygiene hygiene_;
   Graveyard graveyard_;
   std::deque<Order> orders_;
   std::vector<Order> ready_;
   std::vector<Order> failed_;
   std::unordered_map<ChunkId, Step> steps_;
-  std::vector<ChunkId> to_delete_;  // for one KeeperDel
+  std::unordered_map<ChunkId, Scrub> scrubs_;  // of each that is scrubbing
+  std::vector<ChunkId> to_delete_;             // for one KeeperDel
+  std::vector<ChunkId> to_scrub_;              // for one ScrubChunks
+  std::vector<Again> scrub_again_;
+  bool scrub_used_ = false;  // some order needed it
+  bool disturbed_ = false;   // since the last tick
+  bool ahead_due_ = false;
+  bool ahead_off_ = false;  // it failed: not again before somebody asks
+  SteadyNs quiet_since_;
   bool filled_ = false;
   bool fatal_ = false;
   SteadyNs fill_until_;

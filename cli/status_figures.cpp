@@ -35,7 +35,9 @@ std::uint64_t overhead_of(const StatusAnswer& answer, const wire::SessionRow& se
 std::uint64_t contexts_of(const StatusAnswer& answer) {
   std::uint64_t bytes = 0;
   for (const wire::HolderRow& holder : answer.holders)
-    if (holder.kind == static_cast<std::uint32_t>(wire::HolderKind::context)) bytes += holder.bytes;
+    if (holder.kind == static_cast<std::uint32_t>(wire::HolderKind::context) ||
+        holder.kind == static_cast<std::uint32_t>(wire::HolderKind::helper))
+      bytes += holder.bytes;
   return bytes;
 }
 
@@ -68,6 +70,8 @@ const char* holder_word(std::uint32_t holder_kind) {
       return "zombie";
     case wire::HolderKind::context:
       return "context";
+    case wire::HolderKind::helper:
+      return "helper";
   }
   return "unknown";
 }

@@ -66,9 +66,10 @@ std::string processes(const StatusAnswer& answer) {
   for (const wire::HolderRow& holder : answer.holders) {
     if (holder.kind == static_cast<std::uint32_t>(wire::HolderKind::context)) continue;
     const bool known = holder.pid != 0;
+    const bool ours = holder.kind == static_cast<std::uint32_t>(wire::HolderKind::helper);
     table.row({known ? std::to_string(holder.pid) : "-", known ? user_name(holder.uid) : "-", "-",
-               holder_word(holder.kind), "", "", "", "", "", gib(holder.bytes),
-               std::string(holder.name.view())});
+               holder_word(holder.kind), "", "", "", "", ours ? gib(holder.bytes) : "",
+               ours ? "" : gib(holder.bytes), std::string(holder.name.view())});
   }
   return table.empty() ? "no process holds memory\n" : table.text();
 }

@@ -52,6 +52,7 @@ enum class HolderKind : std::uint32_t {
   foreign_rest = 2,  // device memory no listed process accounts for
   zombie = 3,        // a dead session whose memory the device has not given back
   context = 4,       // a client's context and libraries, outside the pool
+  helper = 5,        // the context of the broker's helper
 };
 
 struct HolderRow {

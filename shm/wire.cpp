@@ -11,6 +11,7 @@ namespace {
 
 constexpr std::uint16_t kFirstBroker = 65;
 constexpr std::uint16_t kFirstKeeper = 129;
+constexpr std::uint16_t kFirstHelper = 193;
 
 Error malformed(const std::string& why) {
   return {Errc::protocol, "a message is malformed: " + why};
@@ -172,6 +173,18 @@ Status check(const Ready&) {
   return Done{};
 }
 
+// ---- helper
+Status check(const Scrub& m) {
+  if (Status part = check_part(m.part, m.entries.size()); !part) return part.error();
+  for (const ChunkEntry& entry : used(m.entries, m.part)) {
+    if (entry.bytes == 0) return malformed("a chunk of 0 bytes");
+  }
+  return Done{};
+}
+Status check(const Scrubbed& m) {
+  return all({m.code == 0 ? Status(Done{}) : check_code(m.code - 1), check_text(m.text, "the text")});
+}
+
 bool may_send(Sender sender, std::uint16_t type) {
   switch (sender) {
     case Sender::client:
@@ -179,7 +192,9 @@ bool may_send(Sender sender, std::uint16_t type) {
     case Sender::broker:
       return type >= kFirstBroker && type < kFirstKeeper;
     case Sender::keeper_pair:
-      return type >= kFirstKeeper;
+      return type >= kFirstKeeper && type < kFirstHelper;
+    case Sender::helper_pair:
+      return type >= kFirstHelper;
   }
   return false;
 }
@@ -249,6 +264,7 @@ const Header& header_of(const Message& message) {
 std::size_t fds_of(const Message& message) {
   if (std::holds_alternative<Welcome>(message)) return Welcome::kFds;
   if (const auto* put = std::get_if<Put>(&message)) return put->part.count;
+  if (const auto* scrub = std::get_if<Scrub>(&message)) return scrub->part.count;
   if (const auto* grant = std::get_if<Grant>(&message)) {
     return grant->kind == static_cast<std::uint32_t>(GrantKind::chunks) ? grant->part.count : 0;
   }
@@ -309,6 +325,10 @@ std::string to_text(Type type) {
       return "TAKE";
     case Type::ready:
       return "READY";
+    case Type::scrub:
+      return "SCRUB";
+    case Type::scrubbed:
+      return "SCRUBBED";
   }
   return "type " + std::to_string(static_cast<std::uint16_t>(type));
 }

@@ -15,6 +15,7 @@
 #include "shm/wire_broker.hpp"
 #include "shm/wire_client.hpp"
 #include "shm/wire_header.hpp"
+#include "shm/wire_helper.hpp"
 #include "shm/wire_keeper.hpp"
 
 namespace apportion::wire {
@@ -23,10 +24,11 @@ using Message =
     std::variant<Hello, Leases, Request, GrantAck, GrantNack, Release, Detach, StatusRequest,  // client
                  Welcome, Refused, Grant, Refusal, Released, Detached, Reclaim, StatusBroker,  // broker
                  StatusJobs, StatusSessions, StatusHolders, Put, Del, Ack, Ping, Pong, Take,
-                 Ready>;  // keeper
+                 Ready,             // keeper
+                 Scrub, Scrubbed>;  // helper
 
 // Whose bytes are decoded: a client's PUT is refused like any unknown type.
-enum class Sender { client, broker, keeper_pair };
+enum class Sender { client, broker, keeper_pair, helper_pair };
 
 // Errc::protocol with one line that can be sent back in REFUSED; Errc::invalid for well-formed nonsense
 // (min_bytes above want_bytes).

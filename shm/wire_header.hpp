@@ -56,6 +56,9 @@ enum class Type : std::uint16_t {
   pong = 133,
   take = 134,
   ready = 135,
+  // broker <-> helper
+  scrub = 193,
+  scrubbed = 194,
 };
 
 // The first 16 bytes keep this shape in every major, so that a stranger's version can always be named.

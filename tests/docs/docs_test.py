@@ -30,6 +30,7 @@ ONLY_IN_SOURCES = {
     "the other side speaks protocol": "tests/unit/shm",
     "which this process cannot use": "needs a second device",
     "the device gave no memory": "tests/unit/broker",
+    "the memory could not be overwritten first": "tests/faults",
     "did not answer in time": "takes longer than a test should",
     "a stream is being captured": "tests/unit/libclient",
     "the simulated device needs": "tests/unit/gpu; needs a small file system",

@@ -28,7 +28,8 @@ void check_list(const M& message) {
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   if (size == 0) return 0;
-  constexpr wire::Sender kSenders[] = {wire::Sender::client, wire::Sender::broker, wire::Sender::keeper_pair};
+  constexpr wire::Sender kSenders[] = {wire::Sender::client, wire::Sender::broker, wire::Sender::keeper_pair,
+                                       wire::Sender::helper_pair};
   const wire::Sender sender = kSenders[data[0] % 3];
   const auto datagram = std::as_bytes(std::span(data + 1, size - 1));
   static_cast<void>(wire::decode_header(datagram));

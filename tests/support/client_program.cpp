@@ -30,8 +30,10 @@
 #include <iostream>
 #include <map>
 #include <optional>
+#include <set>
 #include <sstream>
 #include <string>
+#include <vector>
 
 #include "gpu/context.hpp"
 #include "gpu/device.hpp"
@@ -114,6 +116,41 @@ class Program {
       if (same) good += size;
     }
     return write ? ok() : ok(std::to_string(good));
+  }
+
+  // Every byte of one value at both ends of every step.
+  std::string stamp(std::istringstream& words) {
+    std::uint64_t address = 0;
+    std::uint64_t bytes = 0;
+    unsigned value = 0;
+    words >> address >> bytes >> value;
+    if (Status opened = open_device(); !opened.ok()) return error_of(opened.error());
+    const std::vector<unsigned char> text(kPeeked, static_cast<unsigned char>(value));
+    for (const std::uint64_t where : ends_of_steps(address, bytes)) {
+      const CUresult r = device_->driver().memcpy_htod(where, text.data(), text.size());
+      if (r != CUDA_SUCCESS) return error_of(driver_error(device_->driver(), r, "cuMemcpy"));
+    }
+    return ok();
+  }
+
+  // The values of the bytes there that are not zero, each once.
+  std::string peek(std::istringstream& words) {
+    std::uint64_t address = 0;
+    std::uint64_t bytes = 0;
+    words >> address >> bytes;
+    if (Status opened = open_device(); !opened.ok()) return error_of(opened.error());
+    std::set<unsigned> values;
+    std::vector<unsigned char> text(kPeeked);
+    for (const std::uint64_t where : ends_of_steps(address, bytes)) {
+      const CUresult r = device_->driver().memcpy_dtoh(text.data(), where, text.size());
+      if (r != CUDA_SUCCESS) return error_of(driver_error(device_->driver(), r, "cuMemcpy"));
+      values.insert(text.begin(), text.end());
+    }
+    values.erase(0);
+    std::string out;
+    for (const unsigned value : values)
+      out += (out.empty() ? "" : " ") + std::to_string(value);
+    return ok(out);
   }
 
   std::string trim(std::istringstream& words) {
@@ -252,6 +289,16 @@ class Program {
   }
 
  private:
+  static constexpr std::size_t kPeeked = 64;
+  static std::vector<std::uint64_t> ends_of_steps(std::uint64_t address, std::uint64_t bytes) {
+    std::vector<std::uint64_t> out;
+    for (std::uint64_t at = 0; at < bytes; at += kStep) {
+      out.push_back(address + at);
+      out.push_back(address + std::min(bytes, at + kStep) - kPeeked);
+    }
+    return out;
+  }
+
   apportion_info info() const {
     apportion_info out{};
     out.struct_size = sizeof out;
@@ -290,6 +337,8 @@ int run() {
       {"free", [&](auto& words) { return program.free(words); }},
       {"write", [&](auto& words) { return program.pattern_words(words, true); }},
       {"check", [&](auto& words) { return program.pattern_words(words, false); }},
+      {"stamp", [&](auto& words) { return program.stamp(words); }},
+      {"peek", [&](auto& words) { return program.peek(words); }},
       {"trim", [&](auto& words) { return program.trim(words); }},
       {"info", [&](auto& words) { return program.show_info(words); }},
       {"verify", [&](auto& words) { return program.verify(words); }},

@@ -39,6 +39,7 @@ struct BrokerOptions {
   std::optional<uid_t> uid = {};
   std::optional<rlim_t> open_files = {};
   std::optional<Bytes> context = {};  // what a context costs; the simulator's default where none
+  bool dirty = false;                 // fresh memory shows what its last owner left
   std::uint32_t death_min_ms = 0;     // how late the device gives back what the dead held
   std::uint32_t death_max_ms = 0;
 };
@@ -61,7 +62,8 @@ class TestBroker {
   [[nodiscard]] Launch launch(const std::string& config, const std::string& socket) const;
 
   [[nodiscard]] Process& keeper() { return *keeper_; }
-  [[nodiscard]] pid_t broker_pid() const;  // of now
+  [[nodiscard]] pid_t broker_pid() const;                 // of now
+  [[nodiscard]] std::optional<pid_t> helper_pid() const;  // of now, where there is one
 
   // Fails the test where the broker does not answer.
   [[nodiscard]] StatusAnswer status() const;
@@ -82,7 +84,8 @@ class TestBroker {
   // SIGTERM; the exit status.
   int stop();
 
-  // What a test must leave as it found it: descriptors of keeper and broker, the simulator's references.
+  // What a test must leave as it found it: descriptors of keeper and broker (but those for a helper, which
+  // comes and goes), the simulator's references.
   struct Footprint {
     std::size_t keeper_fds = 0;
     std::size_t broker_fds = 0;

@@ -70,9 +70,9 @@ TEST_CASE("book: P = sum(u) + X + F through the whole life of a chunk") {
   book.hold(id);
   book.begin_return(id);
   expect(32_MiB, 0_B, 96_MiB);
-  book.put_back(id);
+  book.put_back(id, true);
   expect(0_B, 0_B, 128_MiB);
-  CHECK(book.find(id)->last_owner == Owner{{0}, 1});
+  CHECK(book.find(id)->past == Past{Owner{{0}, 1}, false, true});
   book.begin_unmake(id);
   expect(0_B, 32_MiB, 96_MiB);
   book.unmade(id);
@@ -113,24 +113,61 @@ TEST_CASE("book: an ended session is remembered until its last zombie has gone")
   book.check();
 }
 
-TEST_CASE("book: a free chunk is picked for its last owner first, then one that had none, never another's") {
+TEST_CASE("book: a free chunk is picked by its past, the lowest rank first, or none") {
   Library library;
   Book& book = library.book;
-  const ChunkId own = library.make();
-  const ChunkId others = library.make();
+  const ChunkId one = library.make();
+  const ChunkId two = library.make();
   const auto used_by = [&](ChunkId id, SessionId session) {
     book.offer(id, session, {1});
     book.begin_return(id);
-    book.put_back(id);
+    book.put_back(id, false);
   };
-  used_by(own, library.open(0, 1));
-  used_by(others, library.open(0, 2));
-  CHECK(book.pick_free({{0}, 1}) == own);
-  CHECK_FALSE(book.pick_free({{1}, 1}).has_value());
+  used_by(one, library.open(0, 1));
+  used_by(two, library.open(0, 2));
   const ChunkId fresh = library.make();
-  CHECK(book.pick_free({{1}, 1}) == fresh);
-  CHECK(book.pick_free({{0}, 1}) == own);
-  CHECK(book.pick_any_free() != fresh);
+  const auto uid_of = [](const Past& past) { return past.owner ? static_cast<int>(past.owner->uid) : 9; };
+  CHECK(book.pick_free(uid_of) == one);
+  CHECK(book.pick_free([&](const Past& past) { return -uid_of(past); }) == fresh);
+  CHECK(book.pick_free(
+            [&](const Past& past) { return uid_of(past) == 2 ? std::optional(0) : std::nullopt; }) == two);
+  CHECK_FALSE(book.pick_free([](const Past&) { return std::optional<int>(); }).has_value());
+}
+
+TEST_CASE("book: what is overwritten for a session is charged to it, what is for nobody is in transit") {
+  Library library;
+  Book& book = library.book;
+  const ChunkId id = library.make();
+  const SessionId session = library.open(0);
+  const auto expect = [&](Bytes charged, Bytes transit, Bytes free) {
+    book.check();
+    CHECK(book.charged() == charged);
+    CHECK(book.in_transit() == transit);
+    CHECK(book.free() == free);
+  };
+  book.begin_scrub_for(id, session, {1});
+  expect(32_MiB, 0_B, 96_MiB);
+  book.scrub_failed(id);
+  expect(0_B, 0_B, 128_MiB);
+  CHECK_FALSE(book.find(id)->past.clean);
+  book.begin_scrub_for(id, session, {1});
+  book.leave_scrub_alone(id);
+  expect(0_B, 32_MiB, 96_MiB);
+  book.scrubbed_free(id);
+  expect(0_B, 0_B, 128_MiB);
+  CHECK(book.find(id)->past.clean);
+  book.offer(id, session, {1});
+  book.roll_back(id);
+  CHECK(book.find(id)->past.clean);  // nobody has seen it
+  book.offer(id, session, {1});
+  book.hold(id);
+  CHECK_FALSE(book.find(id)->past.clean);
+  book.begin_return(id);
+  book.begin_scrub(id);  // a strict return: its job's own until it is loose
+  expect(32_MiB, 0_B, 96_MiB);
+  book.begin_unmake(id);
+  book.unmade(id);
+  expect(0_B, 0_B, 128_MiB);
 }
 
 TEST_CASE("book: no more sessions than slots") {

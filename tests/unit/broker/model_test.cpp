@@ -42,7 +42,7 @@ Reference reference_of(const World& world, const CoreSetup& setup) {
     naive.lend = setup.jobs[j].lend;
     reference.jobs.push_back(naive);
   }
-  reference.free_now = granules(book.free().value);
+  reference.free_now = granules((book.free() + book.scrubbing()).value);  // overwritten ahead: nobody's
   reference.free_guaranteed = granules((book.free() + book.coming()).value);
   return reference;
 }
@@ -50,8 +50,8 @@ Reference reference_of(const World& world, const CoreSetup& setup) {
 // Takes the step and, where it is a request made while nothing else is on its way, compares the answer with
 // the naive rules; where it is within a covered guarantee and no driver fails, it must be met.
 void step_with_reference(World& world, const CoreSetup& setup, const Step& step) {
-  const bool quiet =
-      world.core().book().coming().value == 0 && !world.core().book().in_state(ChunkState::unmaking).value;
+  const Book& book = world.core().book();
+  const bool quiet = book.coming() == book.scrubbing() && book.in_state(ChunkState::unmaking).value == 0;
   const bool asks = step.kind == Kind::request || step.kind == Kind::request_exact;
   if (!asks || !quiet || world.any_request_pending()) return world.apply(step);
 
@@ -121,6 +121,13 @@ std::vector<Model> models() {
                  small_setup(3, {{"a", 1, 3, 1}, {"b", 1, 3, 0, Hold::always, false}}),
                  {{"a", 1, true}, {"b", 1}},
                  {1, 2}});
+  Model trusting{"two jobs of one user, trusted and never overwritten, and one of another",
+                 small_setup(2, {{"a", 1, 2}, {"b", 1, 2}}),
+                 {{"a", 1}, {"b", 1}, {"b", 2}},
+                 {1, 2}};
+  trusting.setup.jobs[0].scrub = Scrub::never;
+  trusting.setup.jobs[1].on_return = ReturnRule::trusted;
+  out.push_back(std::move(trusting));
   return out;
 }
 
@@ -131,6 +138,7 @@ void follow(World& world, const Step& step, bool prompt) {
 
 std::vector<Step> steps_after(const Model& model, const std::vector<Step>& path, bool prompt) {
   World world(model.setup, model.places, false);
+  world.instant_helper = false;
   world.checking = false;
   world.start();
   for (const Step& step : path)
@@ -158,6 +166,7 @@ Explored explore(const Model& model, std::size_t most_states, bool prompt) {
     const std::vector<Step> next = steps_after(model, path, prompt);
     for (const Step& step : next) {
       World world(model.setup, model.places, true);
+      world.instant_helper = false;
       world.checking = false;
       world.start();
       for (const Step& before : path)
@@ -203,8 +212,12 @@ TEST_CASE("model: random walks with failing drivers, lost grants and deaths keep
          {"b", random() % 3, 3, 0, random() % 2 == 0 ? Hold::always : Hold::attached, random() % 2 == 0},
          {"c", 0, chunks}},
         reserve);
-    if (random() % 3 == 0) setup.jobs[0].on_return = ReturnRule::strict;
+    for (JobRule& job : setup.jobs) {
+      if (random() % 3 == 0) job.on_return = random() % 2 == 0 ? ReturnRule::strict : ReturnRule::trusted;
+      if (random() % 3 == 0) job.scrub = random() % 2 == 0 ? Scrub::always : Scrub::never;
+    }
     World world(setup, {{"a", 1}, {"a", 1, true}, {"b", 2}, {"c", 1}}, true);
+    world.instant_helper = false;
     world.start();
     const bool failures = random() % 2 == 0;
     for (int i = 0; i < 300; ++i) {
@@ -241,6 +254,7 @@ TEST_CASE("model: while nobody is above its guarantee, every guaranteed request 
   for (int walk = 0; walk < (long_run() ? 1000 : 40); ++walk) {
     const CoreSetup setup = small_setup(6, {{"a", 2, 2}, {"b", 3, 3, 1}, {"c", 1, 1}});
     World world(setup, {{"a", 1}, {"a", 1}, {"b", 2}, {"c", 1}}, false);
+    world.instant_helper = false;
     world.start();
     for (int i = 0; i < 200; ++i) {
       std::vector<Step> steps = world.steps({1, 2, 3}, false);

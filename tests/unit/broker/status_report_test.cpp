@@ -13,19 +13,20 @@ TEST_CASE("status: the device's processes are the pool, contexts of sessions, fo
   session.pid = 777;
   snapshot.sessions.push_back(session);
   Pool::Room room{DeviceMemory{8_GiB, 2_GiB, 6_GiB, 0_B},
-                  {{::getpid(), 4_GiB}, {777, 300_MiB}, {888, 1_GiB}},
-                  {{0, "apportiond"}, {1000, "python"}, {}},
+                  {{::getpid(), 4_GiB}, {777, 300_MiB}, {888, 1_GiB}, {999, 200_MiB}},
+                  {{0, "apportiond"}, {1000, "python"}, {}, {0, "apportiond-help"}},
                   0};
-  const std::vector<wire::HolderRow> rows = holder_rows(snapshot, room, 4_GiB);
-  REQUIRE(rows.size() == 3);
+  const std::vector<wire::HolderRow> rows = holder_rows(snapshot, room, 4_GiB, 999);
+  REQUIRE(rows.size() == 4);
   CHECK(rows[0].kind == static_cast<std::uint32_t>(wire::HolderKind::context));
   CHECK(rows[0].session_id == 5);
   CHECK(rows[0].uid == 1000);
   CHECK(rows[0].name.view() == "python");
   CHECK(rows[1].kind == static_cast<std::uint32_t>(wire::HolderKind::foreign));
   CHECK(rows[1].uid == kUnknownUid);  // gone or hidden: not root
-  CHECK(rows[2].kind == static_cast<std::uint32_t>(wire::HolderKind::foreign_rest));
-  CHECK(rows[2].bytes == (6_GiB - 4_GiB - 300_MiB - 1_GiB).value);
+  CHECK(rows[2].kind == static_cast<std::uint32_t>(wire::HolderKind::helper));
+  CHECK(rows[3].kind == static_cast<std::uint32_t>(wire::HolderKind::foreign_rest));
+  CHECK(rows[3].bytes == (6_GiB - 4_GiB - 300_MiB - 1_GiB - 200_MiB).value);
 }
 
 TEST_CASE("status: names and users of processes come from /proc, and are unknown for who is not there") {

@@ -35,10 +35,11 @@ CoreSetup small_setup(std::uint64_t chunks, const std::vector<JobSpec>& jobs, Re
 }
 
 std::string to_text(const Step& step) {
-  static constexpr const char* kNames[] = {
-      "attach",      "request",      "request_exact", "ack",          "nack",        "unsent",
-      "release_one", "release_all",  "detach",        "hang_up",      "resume",      "die",
-      "memory_back", "driver_works", "driver_fails",  "keeper_works", "read_device", "tick"};
+  static constexpr const char* kNames[] = {"attach",       "request",      "request_exact", "ack",
+                                           "nack",         "unsent",       "release_one",   "release_all",
+                                           "detach",       "hang_up",      "resume",        "die",
+                                           "memory_back",  "driver_works", "driver_fails",  "helper_works",
+                                           "helper_fails", "keeper_works", "read_device",   "tick"};
   return std::string(kNames[static_cast<std::size_t>(step.kind)]) + "(" + std::to_string(step.place) + "," +
          std::to_string(step.min) + "," + std::to_string(step.want) + ")";
 }
@@ -71,6 +72,25 @@ void World::feed(const Event& event) {
   Actions actions;
   core_->handle(event, actions);
   run(actions);
+  while (instant_helper && !helper_.empty()) {
+    const actions::ScrubChunks next = helper_.front();
+    helper_.pop_front();
+    scrub(next, true);
+  }
+}
+
+void World::scrub(const actions::ScrubChunks& scrub, bool works) {
+  std::vector<ChunkId> ids;
+  for (const auto& piece : scrub.chunks) {
+    ids.push_back(piece.id);
+    APPORTION_CHECK(handles_.contains(piece.id) && size_.at(piece.id) == piece.bytes);
+    for (const Client& client : clients_)
+      APPORTION_CHECK(!client.has.contains(piece.id));
+    if (!works) continue;
+    truth_[piece.id].bytes = Truth::Bytes::zeros;
+  }
+  if (works) return feed(events::Scrubbed{ids});
+  feed(events::ScrubFailed{ids, "the helper died", {now}});
 }
 
 void World::run(const Actions& actions) {
@@ -81,9 +101,10 @@ void World::run(const Actions& actions) {
 }
 
 void World::work() {
-  while (!driver_.empty() || !keeper_.empty()) {
+  while (!driver_.empty() || !keeper_.empty() || !helper_.empty()) {
     while (!keeper_.empty())
       apply({Step::Kind::keeper_works});
+    if (!helper_.empty()) apply({helper_broken ? Step::Kind::helper_fails : Step::Kind::helper_works});
     if (!driver_.empty()) apply({device_full ? Step::Kind::driver_fails : Step::Kind::driver_works});
   }
 }
@@ -99,6 +120,8 @@ void World::carry_out(const Action& action) {
   if (std::holds_alternative<actions::MakeChunk>(action) ||
       std::holds_alternative<actions::UnmakeChunk>(action)) {
     driver_.push_back(action);
+  } else if (const auto* scrub = std::get_if<actions::ScrubChunks>(&action)) {
+    helper_.push_back(*scrub);
   } else if (std::holds_alternative<actions::KeeperPut>(action) ||
              std::holds_alternative<actions::KeeperDel>(action)) {
     keeper_.push_back(action);
@@ -128,10 +151,14 @@ void World::hand_over(const actions::SendGrant& grant) {
       APPORTION_CHECK(!other.has.contains(id));
     for (const std::set<ChunkId>& dead : dead_hold_)
       APPORTION_CHECK(!dead.contains(id));
-    // Nothing passes from one owner to another as it is.
     const Owner owner{job_of(place), places_[place].uid};
-    const auto [seen, first] = seen_by_.emplace(id, owner);
-    APPORTION_CHECK(first || seen->second == owner);
+    check_passing_on(id, owner);
+    Truth& truth = truth_[id];
+    before_grant_[id] = truth;
+    truth.bytes = Truth::Bytes::owners;
+    truth.owner = owner;
+    if (rule(owner).on_return != ReturnRule::trusted) truth.fds.insert(owner.uid);
+    truth.strict = truth.strict || rule(owner).on_return == ReturnRule::strict;
     client.has.insert(id);
   }
   client.unacked.push_back({grant.request, grant.ids});
@@ -214,7 +241,7 @@ void World::apply(const Step& step) {
       client.unacked.pop_back();
       for (const ChunkId id : grant.ids) {
         client.has.erase(id);
-        if (core_->book().find(id)->last_owner == std::nullopt) seen_by_.erase(id);
+        truth_[id] = before_grant_[id];  // nobody has seen it
       }
       feed(events::GrantUnsent{session, grant.request, grant.ids, "export failed"});
       break;
@@ -255,6 +282,8 @@ void World::apply(const Step& step) {
     }
     case Kind::die:
       dead_hold_[step.place].insert(client.has.begin(), client.has.end());
+      for (const ChunkId id : client.has)
+        truth_[id].died = true;
       client = Client{};
       feed(events::ProcessGone{session});
       break;
@@ -278,6 +307,10 @@ void World::apply(const Step& step) {
       } else {
         const ChunkId id = std::get<actions::UnmakeChunk>(action).id;
         APPORTION_CHECK(!kept_.contains(id));  // the keeper's fd goes first
+        // Nobody's bytes become loose, but those of the dead and those that need no care.
+        const Truth& truth = truth_[id];
+        APPORTION_CHECK(truth.bytes != Truth::Bytes::owners || truth.died ||
+                        rule(truth.owner).scrub == Scrub::never);
         if (works) {
           handles_.erase(id);
           feed(events::ChunkUnmade{id, {now}});
@@ -285,6 +318,13 @@ void World::apply(const Step& step) {
           feed(events::UnmakeFailed{id, "device error", {now}});
         }
       }
+      break;
+    }
+    case Kind::helper_works:
+    case Kind::helper_fails: {
+      const actions::ScrubChunks next = helper_.front();
+      helper_.pop_front();
+      scrub(next, step.kind == Kind::helper_works);
       break;
     }
     case Kind::keeper_works: {
@@ -311,68 +351,6 @@ void World::apply(const Step& step) {
       break;
   }
   if (checking) check();
-}
-
-std::vector<Step> World::steps(const std::vector<std::uint64_t>& sizes, bool failures) const {
-  using Kind = Step::Kind;
-  std::vector<Step> out;
-  for (std::size_t i = 0; i < clients_.size(); ++i) {
-    const Client& client = clients_[i];
-    if (!dead_hold_[i].empty()) out.push_back({Kind::memory_back, i});
-    if (!client.session) {
-      out.push_back({Kind::attach, i});
-      continue;
-    }
-    out.push_back({Kind::die, i});
-    if (!client.connected) {
-      out.push_back({Kind::resume, i});
-      continue;
-    }
-    out.push_back({Kind::hang_up, i});
-    out.push_back({Kind::detach, i});
-    if (!client.request_pending) {
-      for (const std::uint64_t size : sizes)
-        out.push_back({Kind::request, i, size, size});
-      out.push_back({Kind::request, i, 1, sizes.back() + 1});
-      out.push_back({Kind::request_exact, i, 3});
-    }
-    std::size_t in_grants = 0;
-    for (const Grant& grant : client.unacked)
-      in_grants += grant.ids.size();
-    if (!client.unacked.empty()) {
-      out.push_back({Kind::ack, i});
-      out.push_back({Kind::nack, i});
-      if (failures) out.push_back({Kind::unsent, i});
-    }
-    if (client.has.size() > in_grants) {
-      out.push_back({Kind::release_one, i});
-      if (client.has.size() > in_grants + 1) out.push_back({Kind::release_all, i});
-    }
-  }
-  if (!driver_.empty()) {
-    out.push_back({Kind::driver_works});
-    if (failures) out.push_back({Kind::driver_fails});
-  }
-  if (!keeper_.empty()) out.push_back({Kind::keeper_works});
-  if (core_->wants_tick()) {
-    out.push_back({Kind::tick});
-    out.push_back({Kind::read_device});
-  }
-  return out;
-}
-
-SessionId World::attach(std::size_t place) {
-  apply({Step::Kind::attach, place});
-  return clients_[place].session;
-}
-
-std::vector<ChunkId> World::take(std::size_t place, std::uint64_t chunks) {
-  apply({Step::Kind::request, place, chunks, chunks});
-  work();
-  if (clients_[place].unacked.empty()) return {};
-  const std::vector<ChunkId> ids = clients_[place].unacked.back().ids;
-  apply({Step::Kind::ack, place});
-  return ids;
 }
 
 }  // namespace apportion::testing

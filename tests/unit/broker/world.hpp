@@ -59,6 +59,8 @@ struct Step {
     memory_back,   // the device lets go of what the dead of this place held
     driver_works,  // the oldest driver call succeeds
     driver_fails,
+    helper_works,  // overwrites what it was asked for first
+    helper_fails,  // or dies over it
     keeper_works,
     read_device,
     tick,
@@ -76,7 +78,7 @@ class World {
   // Fills the pool and does all outstanding work.
   void start();
   void apply(const Step& step);
-  // Driver and keeper work until nothing is outstanding.
+  // Driver, helper and keeper work until nothing is outstanding.
   void work();
   void check() const;
 
@@ -112,6 +114,9 @@ class World {
   std::int64_t now = 1'000'000'000;
   bool checking = true;      // off while a path that was checked before is walked again
   bool device_full = false;  // the driver answers out of memory
+  // The helper overwrites within the event that asks for it, for stories that are about something else.
+  bool instant_helper = true;
+  bool helper_broken = false;  // work() lets it fail
 
  private:
   void run(const Actions& actions);
@@ -121,6 +126,9 @@ class World {
   static void at_store(void* context);
   void check_journal() const;
   void check_truth() const;
+  void check_passing_on(ChunkId id, Owner to) const;
+  void scrub(const actions::ScrubChunks& scrub, bool works);
+  [[nodiscard]] const JobRule& rule(const Owner& owner) const { return setup_.jobs[owner.job.value]; }
 
   CoreSetup setup_;
   std::vector<Place> places_;
@@ -131,10 +139,20 @@ class World {
   std::vector<std::set<ChunkId>> dead_hold_;  // by place: what the device has not let go of
   std::deque<Action> driver_;                 // MakeChunk and UnmakeChunk, oldest first
   std::deque<Action> keeper_;
-  std::map<ChunkId, Bytes> size_;     // of every chunk ever made
-  std::set<ChunkId> handles_;         // open in the broker
-  std::set<ChunkId> kept_;            // fds in the keeper
-  std::map<ChunkId, Owner> seen_by_;  // the first owner whose bytes a chunk may hold
+  std::deque<actions::ScrubChunks> helper_;
+  std::map<ChunkId, Bytes> size_;  // of every chunk ever made
+  std::set<ChunkId> handles_;      // open in the broker
+  std::set<ChunkId> kept_;         // fds in the keeper
+  // What a chunk really holds, and who may have kept an fd of it.
+  struct Truth {
+    enum class Bytes : std::uint8_t { unknown, zeros, owners } bytes = Bytes::unknown;
+    Owner owner{};                // of the bytes
+    std::set<std::uint32_t> fds;  // uids of jobs that are not trusted
+    bool strict = false;          // somebody had it who returns strictly: nobody may get it again
+    bool died = false;            // with whoever had it
+  };
+  std::map<ChunkId, Truth> truth_;
+  std::map<ChunkId, Truth> before_grant_;  // of the last grant it was in
   std::vector<Refusal> refusals_;
   std::vector<Action> seen_;
   std::uint64_t next_request_ = 1;

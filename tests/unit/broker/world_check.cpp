@@ -5,6 +5,25 @@
 
 namespace apportion::testing {
 
+// F39: no byte of another, and nothing of which another user's process may have kept an fd.
+void World::check_passing_on(ChunkId id, Owner to) const {
+  const auto known = truth_.find(id);
+  const Truth truth = known == truth_.end() ? Truth{} : known->second;
+  APPORTION_CHECK(!truth.strict);
+  for (const std::uint32_t uid : truth.fds)
+    APPORTION_CHECK(uid == to.uid);
+  const Scrub wants = rule(to).scrub;
+  switch (truth.bytes) {
+    case Truth::Bytes::zeros:
+      return;
+    case Truth::Bytes::unknown:
+      return APPORTION_CHECK(wants == Scrub::never);
+    case Truth::Bytes::owners:
+      if (truth.owner == to) return APPORTION_CHECK(wants != Scrub::always);
+      return APPORTION_CHECK(wants == Scrub::never && rule(truth.owner).scrub == Scrub::never);
+  }
+}
+
 void World::at_store(void* context) {
   const auto* world = static_cast<const World*>(context);
   if (world->checking) world->check_journal();
@@ -21,6 +40,17 @@ void World::check_journal() const {
     leases[lease.id] = &lease;
     sum += lease.bytes;
     if (lease.session_slot) APPORTION_CHECK(image->session_in(*lease.session_slot) != nullptr);
+    if (lease.state != ChunkState::free) continue;
+    // F38: what the next broker takes for clean, or for somebody's own, is that.
+    const auto known = truth_.find(lease.id);
+    const Truth truth = known == truth_.end() ? Truth{} : known->second;
+    APPORTION_CHECK(!lease.marks.clean || truth.bytes == Truth::Bytes::zeros);
+    APPORTION_CHECK(truth.fds.empty() || (lease.marks.bound && truth.fds.size() == 1 && lease.last_owner &&
+                                          truth.fds.contains(lease.last_owner->uid)));
+    if (truth.bytes != Truth::Bytes::owners) continue;
+    APPORTION_CHECK(lease.last_owner && lease.last_owner->uid == truth.owner.uid);
+    const JournalImage::Job* job = image->job_in(lease.last_owner->job_slot);
+    APPORTION_CHECK(job != nullptr && job->name == rule(truth.owner).name);
   }
   APPORTION_CHECK(sum <= setup_.pool);
   for (std::size_t i = 0; i < clients_.size(); ++i) {
@@ -84,7 +114,10 @@ std::string World::fingerprint() const {
     std::string one = std::to_string(static_cast<int>(chunk->state)) + (chunk->sent ? "s" : "") + "/" +
                       std::to_string(chunk->bytes.value >> 20) + "/" + std::to_string(place);
     if (chunk->lessee) one += "j" + std::to_string(core_->book().find(chunk->lessee)->job.value);
-    if (chunk->last_owner) one += "o" + std::to_string(chunk->last_owner->job.value);
+    if (chunk->past.owner)
+      one +=
+          "o" + std::to_string(chunk->past.owner->job.value) + "u" + std::to_string(chunk->past.owner->uid);
+    one += std::string(chunk->past.clean ? "c" : "") + (chunk->past.bound ? "b" : "");
     one += handles_.contains(id) ? "h" : "";
     one += kept_.contains(id) ? "k" : "";
     for (const std::set<ChunkId>& dead : dead_hold_)
@@ -117,6 +150,11 @@ std::string World::fingerprint() const {
     const auto* make = std::get_if<actions::MakeChunk>(&action);
     text += make != nullptr ? "m" + std::to_string(make->bytes.value >> 20)
                             : "u" + describe(std::get<actions::UnmakeChunk>(action).id);
+  }
+  for (const actions::ScrubChunks& scrub : helper_) {
+    text += "s";
+    for (const auto& piece : scrub.chunks)
+      text += describe(piece.id);
   }
   for (const Action& action : keeper_) {
     const auto* put = std::get_if<actions::KeeperPut>(&action);

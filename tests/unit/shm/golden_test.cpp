@@ -192,6 +192,13 @@ std::vector<Layout> layouts() {
   all.push_back({"Pong", sizeof(wire::Pong), {FIELD(wire::Pong, header)}});
   all.push_back({"Take", sizeof(wire::Take), {FIELD(wire::Take, header)}});
   all.push_back({"Ready", sizeof(wire::Ready), {FIELD(wire::Ready, header)}});
+  all.push_back({"Scrub",
+                 sizeof(wire::Scrub),
+                 {FIELD(wire::Scrub, header), FIELD(wire::Scrub, part), FIELD(wire::Scrub, entries)}});
+  all.push_back({"Scrubbed",
+                 sizeof(wire::Scrubbed),
+                 {FIELD(wire::Scrubbed, header), FIELD(wire::Scrubbed, code), FIELD(wire::Scrubbed, reserved),
+                  FIELD(wire::Scrubbed, text)}});
   all.push_back({"PageHeader",
                  sizeof(PageHeader),
                  {FIELD(PageHeader, magic), FIELD(PageHeader, major), FIELD(PageHeader, minor),

@@ -218,13 +218,24 @@ inline std::vector<wire::Message> sample_messages() {
   all.emplace_back(make<Pong>(7, 3));
   all.emplace_back(make<Take>(7, 3));
   all.emplace_back(make<Ready>(7, 3));
+
+  auto scrub = make<wire::Scrub>(7, 0);
+  scrub.part.count = 3;
+  for (std::size_t i = 0; i < 3; ++i)
+    scrub.entries[i] = {0xc1 + i, 0x2000000};
+  all.emplace_back(scrub);
+  auto scrubbed = make<Scrubbed>(7, 0);
+  scrubbed.code = 1 + static_cast<std::uint32_t>(Errc::out_of_memory);
+  scrubbed.text.set("no context: cuDevicePrimaryCtxRetain: out of memory");
+  all.emplace_back(scrubbed);
   return all;
 }
 
 inline wire::Sender sender_of(const wire::Message& message) {
   const std::uint16_t type = wire::header_of(message).type;
   if (type < 65) return wire::Sender::client;
-  return type < 129 ? wire::Sender::broker : wire::Sender::keeper_pair;
+  if (type < 129) return wire::Sender::broker;
+  return type < 193 ? wire::Sender::keeper_pair : wire::Sender::helper_pair;
 }
 
 }  // namespace apportion::testing

@@ -77,7 +77,7 @@ TEST_CASE("F24: random bytes behind a valid header are refused or decode to some
   std::size_t accepted = 0;
   for (int round = 0; round < 50'000; ++round) {
     std::array<std::byte, wire::kMaxDatagramBytes> bytes;
-    const auto messages = static_cast<std::uint16_t>(1 + random.below(140));
+    const auto messages = static_cast<std::uint16_t>(1 + random.below(200));
     const std::size_t size = random.below(4) == 0 ? 32 + 8 * random.below(8) : random.below(bytes.size() + 1);
     for (std::size_t i = 0; i + 8 <= size; i += 8) {
       const std::uint64_t word = random.below(3) == 0 ? random.next() : random.below(4);
@@ -87,7 +87,7 @@ TEST_CASE("F24: random bytes behind a valid header are refused or decode to some
     header.type = messages;
     header.size = static_cast<std::uint32_t>(size);
     std::memcpy(bytes.data(), &header, std::min(sizeof header, size));
-    for (const Sender sender : {Sender::client, Sender::broker, Sender::keeper_pair}) {
+    for (const Sender sender : {Sender::client, Sender::broker, Sender::keeper_pair, Sender::helper_pair}) {
       const auto decoded = wire::decode(std::span(bytes).first(size), sender);
       if (!decoded.ok()) continue;
       ++accepted;
@@ -100,7 +100,7 @@ TEST_CASE("F24: random bytes behind a valid header are refused or decode to some
 
 TEST_CASE("a side cannot send what is another side's") {
   for (const wire::Message& message : sample_messages()) {
-    for (const Sender sender : {Sender::client, Sender::broker, Sender::keeper_pair}) {
+    for (const Sender sender : {Sender::client, Sender::broker, Sender::keeper_pair, Sender::helper_pair}) {
       CHECK(wire::decode(wire::bytes_of(message), sender).ok() == (sender == sender_of(message)));
     }
   }
@@ -232,6 +232,9 @@ TEST_CASE("unknown kinds, codes and empty grants are refused") {
   auto put = sample<wire::Put>();
   put.entries[3].kind = 5;
   CHECK_FALSE(decode_changed(put, Sender::keeper_pair).ok());
+  auto scrub = sample<wire::Scrub>();
+  scrub.entries[2].bytes = 0;
+  CHECK_FALSE(decode_changed(scrub, Sender::helper_pair).ok());
   auto refusal = sample<wire::Refusal>();
   refusal.code = static_cast<std::uint32_t>(Errc::timed_out) + 1;
   CHECK_FALSE(decode_changed(refusal, Sender::broker).ok());
@@ -246,6 +249,7 @@ TEST_CASE("the number of fds follows from the message") {
     if (std::holds_alternative<wire::Welcome>(message)) expected = 3;
     if (std::holds_alternative<wire::Grant>(message)) expected = 2;
     if (std::holds_alternative<wire::Put>(message)) expected = 4;
+    if (std::holds_alternative<wire::Scrub>(message)) expected = 3;
     CHECK(wire::fds_of(message) == expected);
   }
   auto credit = sample<wire::Grant>();
