@@ -45,10 +45,11 @@ in_root() {
 
 in_root 'apt-get update -q && DEBIAN_FRONTEND=noninteractive apt-get install -y -q --no-install-recommends git' ||
   give_up "git could not be installed"
-git clone -q --no-hardlinks . "$tree/root/apportion" >>"$log" 2>&1 || give_up "git clone"
+# Not in /root: tests that run as root start processes of other users, which must reach what was built.
+git clone -q --no-hardlinks . "$tree/srv/apportion" >>"$log" 2>&1 || give_up "git clone"
 said=""
 for command in "$@"; do
-  in_root "cd /root/apportion && $command" || give_up "$command"
+  in_root "cd /srv/apportion && $command" || give_up "$command"
   said+="${said:+, }$command"
   passed=$(tail -n 1 "$log" | grep -E '^[0-9]+ passed, ' || true)
   said+="${passed:+ ($passed)}"

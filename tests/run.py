@@ -142,6 +142,13 @@ def run_one(line, build, limit_s, long):
     return outcome
 
 
+def closed_folder():
+    """Root's tests start processes of other users, which must reach what was built. The folder that keeps them out, or None."""
+    if os.geteuid() != 0:
+        return None
+    return next((folder for folder in (ROOT, *ROOT.parents) if not folder.stat().st_mode & 0o001), None)
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--manifest", action="append", required=True, help="tests.list of a build folder")
@@ -177,6 +184,9 @@ def main():
         failed.append("no test ran")
     for name in failed:
         print(f"failed: {name}")
+    if failed and (folder := closed_folder()):
+        print(f"note: {folder} is closed to other users, and so to the tests' processes of other uids; move the tree to a "
+              f"folder that they can reach, or: chmod o+x {folder}")
     print(f"{passed} passed, {len(failed)} failed, {len(skipped)} skipped")
     sys.exit(1 if failed else 0)
 
