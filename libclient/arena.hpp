@@ -56,6 +56,18 @@ class Arena {
   // frees.
   Status stream_gone(Stream stream);
 
+  // Graphs: arena_graph.cpp. Before the capture of `stream` begins: blocks allocated or freed on it are the
+  // pool's from here on, and stay for its graphs until the pool is released. pool 0: a new one; else one of
+  // earlier captures, whose free blocks may be used again. Nothing is synchronised while a pool is bound.
+  // Errors: invalid (the default streams, a stream that is bound, no such pool); busy (the pool is bound; as
+  // many pools and streams as there are tags; a thread could not be waited for); out_of_memory.
+  [[nodiscard]] Result<std::uint64_t> graph_pool_begin(Stream stream, std::uint64_t pool);
+  // The capture has ended. Error: invalid (no such capture).
+  Status graph_pool_end(Stream stream);
+  // Its graphs are gone, or will never run again. What they used waits for a synchronise. Errors: invalid (no
+  // such pool); busy (a capture is bound to it).
+  Status graph_pool_release(std::uint64_t pool);
+
   // Maps chunks until at least `bytes` are mapped, live blocks and all: what is allocated up to that needs no
   // lease any more. They stay until trim_to. Errors: out_of_memory (larger than the range); what the source
   // said; nothing has changed then.
@@ -130,6 +142,8 @@ class Arena {
   void keep(ThreadMagazines& mine, Magazine& magazine, std::uint32_t units, std::uint32_t unit) noexcept;
   void publish(ThreadMagazines& mine) noexcept;
 
+  [[nodiscard]] Tag find_pool(std::uint64_t pool) const;
+
   // With the short lock held.
   [[nodiscard]] Bytes in_use() const {
     return Bytes{(small_.blocks.live_units() + large_.blocks.live_units() - kept_units_) * kUnit} +
@@ -163,6 +177,8 @@ class Arena {
   Range small_;
   Range large_;
   StreamTags tags_;
+  std::array<std::uint64_t, kTags> pool_names_{};  // of graph pools, by tag
+  std::uint64_t last_pool_ = 0;
   std::uint32_t epoch_ = 1;         // of the frees that happen now
   std::map<Address, Bytes> exact_;  // sizes of exact blocks, also of one that is being made
   Bytes exact_bytes_;

@@ -145,6 +145,11 @@ Status Arena::synchronize(Stream stream) {
   std::uint32_t limit = 0;
   {
     const Locked locked(lock_);
+    // Known without asking the driver, so that the capture of a non-blocking stream stays whole too.
+    if (tags_.capturing()) {
+      return Error{Errc::busy,
+                   "a stream is being captured; memory that must wait for the GPU is not to be had"};
+    }
     if (++epoch_ == 0) epoch_ = 1;  // it wraps; 0 is none
     limit = epoch_;
     ++counts_.synchronizes;
@@ -162,7 +167,7 @@ void Arena::release_tags() {
   const Locked locked(lock_);
   for (std::uint32_t tag = 1; tag < kUnknown; ++tag) {
     const auto one = static_cast<Tag>(tag);
-    if (!small_.blocks.carries(one) && !large_.blocks.carries(one)) tags_.release(one);
+    if (!tags_.is_pool(one) && !small_.blocks.carries(one) && !large_.blocks.carries(one)) tags_.release(one);
   }
 }
 
@@ -297,7 +302,7 @@ Status Arena::free_exact(Address block) {
     size = exact_.at(block);
     large_.blocks.take_exact(node);  // a second free finds nothing from here on
   }
-  Status status = source_.synchronize(kNoStream);
+  Status status = synchronize(kNoStream);
   const bool synchronised = status.ok();
   if (synchronised) status = shielded([&] { return source_.unmap_exact(block, size); });
   const bool lost = synchronised && !status.ok() && source_.lost();

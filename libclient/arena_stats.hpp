@@ -22,6 +22,7 @@ struct ArenaStats {
   Bytes cached_bytes;        // mapped and in no live block
   Bytes magazine_bytes;      // of these, kept by threads
   Bytes pending_bytes;       // of these, freed on a stream that the GPU is not known to have passed
+  Bytes graph_pool_bytes;    // of these, kept for captured graphs
   double fragmentation = 0;  // (free - largest free block) / free, 0 where nothing is free
 
   // How far calls went: each level should answer 99 % of what reaches it.

@@ -90,6 +90,7 @@ void OffsetAllocator::list_free(NodeId id) {
   BlockNode& node = nodes[id];
   const std::uint32_t bin = bin_of(node.units);
   const NodeId before = sets_[node.tag]->push(bin, id, node.units);
+  if (is_pool(node.tag)) slots_.add_block(node.offset, node.units);  // a graph still uses these chunks
   node.bin = static_cast<std::uint16_t>(bin);
   node.state = BlockState::free;
   node.list_prev = kNoNode;
@@ -102,6 +103,7 @@ void OffsetAllocator::unlist_free(NodeId id) {
   const BlockNode& node = nodes[id];
   BinSet& set = *sets_[node.tag];
   set.subtract(node.units);
+  if (is_pool(node.tag)) slots_.remove_block(node.offset, node.units);
   if (node.list_prev != kNoNode) {
     nodes[node.list_prev].list_next = node.list_next;
   } else {
@@ -112,10 +114,8 @@ void OffsetAllocator::unlist_free(NodeId id) {
 
 void OffsetAllocator::make_free(NodeId id) {
   BlockNode* const nodes = nodes_.data();
-  // Two free blocks can be used together where one stream may use both: same tag, or one of them clean.
-  const auto joins = [nodes](NodeId a, NodeId b) {
-    return a != kNoNode && nodes[a].state == BlockState::free &&
-           (nodes[a].tag == nodes[b].tag || nodes[a].tag == kClean || nodes[b].tag == kClean);
+  const auto joins = [nodes, this](NodeId a, NodeId b) {
+    return a != kNoNode && nodes[a].state == BlockState::free && usable_together(nodes[a].tag, nodes[b].tag);
   };
   if (const NodeId left = nodes[id].prev; joins(left, id)) {
     unlist_free(left);
@@ -129,10 +129,12 @@ void OffsetAllocator::make_free(NodeId id) {
   list_free(id);
 }
 
-void OffsetAllocator::make_live(NodeId id) {
+void OffsetAllocator::make_live(NodeId id, Tag tag) {
   BlockNode& node = nodes_[id];
   node.state = BlockState::live;
-  table_.set(node.offset, BlockTable::entry_of(id, node.units <= most_small_ ? node.units : 0));
+  node.tag = is_pool(tag) ? tag : kClean;  // a pool's block comes back to it, so no magazine may have it
+  const bool small = node.units <= most_small_ && node.tag == kClean;
+  table_.set(node.offset, BlockTable::entry_of(id, small ? node.units : 0));
   slots_.add_block(node.offset, node.units);
   live_units_ += node.units;
 }
@@ -172,7 +174,7 @@ NodeId OffsetAllocator::take_fit(std::uint32_t units, Tag tag) {
 
 [[gnu::flatten]] NodeId OffsetAllocator::allocate(std::uint32_t units, Tag tag) {
   const NodeId id = take_fit(units, tag);
-  if (id != kNoNode) make_live(id);
+  if (id != kNoNode) make_live(id, tag);
   return id;
 }
 
@@ -180,7 +182,7 @@ std::uint32_t OffsetAllocator::allocate_several(std::uint32_t units, Tag tag, st
                                                 std::uint32_t* offsets) {
   std::uint32_t made = 0;
   const auto take = [&](NodeId id) {
-    make_live(id);
+    make_live(id, tag);
     offsets[made++] = nodes_[id].offset;
   };
   while (made < count && has_size(units, tag)) {
@@ -209,6 +211,7 @@ std::uint32_t OffsetAllocator::allocate_several(std::uint32_t units, Tag tag, st
   table_.set(node.offset, 0);
   slots_.remove_block(node.offset, node.units);
   live_units_ -= node.units;
+  if (is_pool(node.tag)) tag = node.tag;
   if (sets_[tag] == nullptr && !make_set(tag)) {
     tag = kUnknown;  // F31: no host memory; the block waits for a synchronise
   }
@@ -227,14 +230,14 @@ std::uint32_t OffsetAllocator::allocate_several(std::uint32_t units, Tag tag, st
 bool OffsetAllocator::settling_could_help(std::uint32_t units, Tag tag) const {
   if (free_units() < units || pending_units() == 0) return false;
   for (std::uint32_t other = 1; other < kTags; ++other) {
-    if (other != tag && carries(static_cast<Tag>(other))) return true;
+    if (other != tag && !is_pool(static_cast<Tag>(other)) && carries(static_cast<Tag>(other))) return true;
   }
   return false;
 }
 
 void OffsetAllocator::settle(std::uint32_t limit) {
   for (std::uint32_t tag = 1; tag < kTags; ++tag) {
-    if (sets_[tag] == nullptr) continue;
+    if (sets_[tag] == nullptr || is_pool(static_cast<Tag>(tag))) continue;
     const BinSet& set = *sets_[tag];
     for (std::uint32_t bin = set.next_from(0); bin != BinSet::kNoBin; bin = set.next_from(bin + 1)) {
       // make_free takes neighbours out of lists, but never `next`: it carries the same tag, so if it were a
@@ -251,6 +254,36 @@ void OffsetAllocator::settle(std::uint32_t limit) {
   }
 }
 
+// --- graph pools
+
+bool OffsetAllocator::make_pool(Tag tag) {
+  if (sets_[tag] == nullptr && !make_set(tag)) return false;
+  pools_ |= std::uint64_t{1} << tag;
+  return true;
+}
+
+void OffsetAllocator::release_pool(Tag tag, std::uint32_t epoch) {
+  BinSet& set = *sets_[tag];
+  for (std::uint32_t bin = set.next_from(0); bin != BinSet::kNoBin; bin = set.next_from(bin)) {
+    const NodeId id = set.head(bin);
+    unlist_free(id);
+    nodes_[id].tag = kUnknown;  // graphs ran on whatever streams they were launched on
+    nodes_[id].epoch = epoch;
+    make_free(id);
+  }
+  pools_ &= ~(std::uint64_t{1} << tag);
+  for (NodeId id = first_; id != kNoNode; id = nodes_[id].next) {
+    if (nodes_[id].state == BlockState::live && nodes_[id].tag == tag) nodes_[id].tag = kClean;
+  }
+}
+
+std::uint64_t OffsetAllocator::pool_units() const {
+  std::uint64_t units = 0;
+  for (std::uint64_t left = pools_; left != 0; left &= left - 1)
+    units += sets_[std::countr_zero(left)]->units();
+  return units;
+}
+
 // --- figures
 
 std::uint64_t OffsetAllocator::free_units() const {
@@ -262,8 +295,9 @@ std::uint64_t OffsetAllocator::free_units() const {
 
 std::uint32_t OffsetAllocator::largest_free(std::uint32_t look) const {
   std::uint32_t largest = 0;
-  for (const auto& set : sets_) {
-    if (set == nullptr || set->empty()) continue;
+  for (std::uint32_t tag = 0; tag < kTags; ++tag) {
+    const auto& set = sets_[tag];
+    if (set == nullptr || set->empty() || is_pool(static_cast<Tag>(tag))) continue;
     NodeId id = set->head(set->last());
     for (std::uint32_t looked = 0; id != kNoNode && looked < look; ++looked, id = nodes_[id].list_next) {
       largest = std::max(largest, nodes_[id].units);

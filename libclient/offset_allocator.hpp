@@ -56,6 +56,16 @@ class OffsetAllocator {
   [[nodiscard]] bool settling_could_help(std::uint32_t units, Tag tag) const;
   // The GPU has passed every free of an epoch before `limit`: those blocks become clean.
   void settle(std::uint32_t limit);
+  // --- graph pools: tags whose blocks stay theirs until the pool is released
+
+  // Blocks allocated for it, or freed under it, are the pool's from here on: never another stream's, never
+  // joined with what is not the pool's, and their chunks are not idle. False: no host memory.
+  [[nodiscard]] bool make_pool(Tag tag);
+  [[nodiscard]] bool is_pool(Tag tag) const { return (pools_ >> tag & 1U) != 0; }
+  // What is free of it waits for a synchronise from here on; what is live is as any other.
+  void release_pool(Tag tag, std::uint32_t epoch);
+  [[nodiscard]] std::uint64_t pool_units() const;
+
   [[nodiscard]] bool carries(Tag tag) const { return sets_[tag] != nullptr && !sets_[tag]->empty(); }
 
   // --- growth: plan, map outside the lock, then finish
@@ -69,6 +79,7 @@ class OffsetAllocator {
     std::uint32_t slot = 0;
     std::uint32_t needed = 0;  // slots
     std::uint32_t wanted = 0;  // slots, >= needed
+    Tag tag = kClean;          // whom the block is for
   };
   // Takes them aside, so that they are still there when the chunks are mapped. False where no hole is large
   // enough or the host has no memory.
@@ -131,6 +142,11 @@ class OffsetAllocator {
   [[nodiscard]] bool free_run(NodeId id, std::uint32_t end) const;
   // Takes [first, first + units) of a run of free blocks aside; `id` is the block that holds `first`.
   NodeId carve(NodeId id, std::uint32_t first, std::uint32_t units);
+  // Two free blocks can be used together where one stream may use both: same tag, or one of them clean. A
+  // pool would take clean memory away from all others.
+  [[nodiscard]] bool usable_together(Tag a, Tag b) const {
+    return a == b || (a == kClean && !is_pool(b)) || (b == kClean && !is_pool(a));
+  }
   // `right` follows `left` and goes; neither may be in a list. The tag is the one that is not clean.
   void join(NodeId left, NodeId right);
   void list_free(NodeId id);
@@ -145,8 +161,8 @@ class OffsetAllocator {
     const std::uint32_t bin = bin_of(units);
     return sets_[kClean]->head(bin) != kNoNode || (sets_[tag] != nullptr && sets_[tag]->head(bin) != kNoNode);
   }
-  // A node in no list becomes a user's.
-  void make_live(NodeId id);
+  // A node in no list becomes a user's, who asked for streams of `tag`.
+  void make_live(NodeId id, Tag tag);
   // Makes a node that is in no list free, joined with every free neighbour it can be used together with.
   void make_free(NodeId id);
   void make_hole(NodeId id);
@@ -161,6 +177,7 @@ class OffsetAllocator {
   NodeId first_ = kNoNode;      // the node at offset 0: split and join keep the left node's id
   NodeId holes_ = kNoNode;
   std::uint32_t units_;
+  std::uint64_t pools_ = 0;                          // tags that are graph pools
   std::array<std::unique_ptr<BinSet>, kTags> sets_;  // by tag; made on first use
   BlockTable table_;
   std::uint32_t most_small_;  // sizes up to this many units stand in the table; 0: none

@@ -118,6 +118,31 @@ APPORTION_API apportion_status apportion_deallocate(apportion_client* client, vo
 /* Call before a stream is destroyed: a new stream may get its handle, and must not inherit its frees. */
 APPORTION_API apportion_status apportion_stream_gone(apportion_client* client, apportion_stream stream);
 
+/* What a captured graph uses. 0 is none; a value that was released stays invalid for ever. */
+typedef uint64_t apportion_graph_pool;
+
+/* Call right before cuStreamBeginCapture on `stream`. From here on, blocks allocated or freed on it are the
+ * pool's: a graph will write them when it is launched, so after they were freed they go to no other stream,
+ * and their memory stays mapped, until the pool is released. Within the capture, and in later ones with the
+ * same pool, they are used again; such graphs must run one after the other, in the order of their captures.
+ * *pool: 0 for a new one, which is then set; else one of this session that no capture is bound to. A side
+ * stream that joins a capture needs a pool of its own. Until the end, nothing of this session waits for the
+ * GPU: apportion_trim_to, and freeing an exact block, answer BUSY. Without this call, the arena does not know
+ * of a capture. Blocks with APPORTION_EXACT have no pool: free them when the graph is gone. Errors: INVALID
+ * (a default stream, a stream that is bound, no such pool); BUSY (the pool is bound; too many pools);
+ * OUT_OF_MEMORY; NOT_ATTACHED. */
+APPORTION_API apportion_status apportion_graph_pool_begin(apportion_client* client, apportion_stream stream,
+                                                          apportion_graph_pool* pool);
+
+/* Call after cuStreamEndCapture, failed or not. Errors: INVALID (no pool is bound to the stream). */
+APPORTION_API apportion_status apportion_graph_pool_end(apportion_client* client, apportion_stream stream);
+
+/* Call when the graphs captured with the pool are destroyed or will never be launched again. What they used
+ * becomes free after a synchronise; blocks that are live still are as any other. Errors: INVALID (no such
+ * pool); BUSY (a capture is bound to it). */
+APPORTION_API apportion_status apportion_graph_pool_release(apportion_client* client,
+                                                            apportion_graph_pool pool);
+
 /* Leases and maps chunks until the session holds at least `bytes`, live blocks included, so that a program
  * that would not fit fails when it starts instead of in the middle of its work. What is allocated up to that
  * asks the broker for nothing any more; rounding and fragmentation need a little more (2 % on training).
@@ -185,6 +210,7 @@ typedef struct apportion_stats {
   uint64_t chunks_returned; /* (count) */
   uint64_t magazine_hits;   /* allocations served by the calling thread's magazines, without a lock (count) */
   uint64_t magazine_bytes;  /* of cached_bytes: kept by threads for their next small blocks */
+  uint64_t graph_pool_bytes; /* of cached_bytes: kept for captured graphs until their pools are released */
 } apportion_stats;
 
 APPORTION_API apportion_status apportion_get_stats(apportion_client* client, apportion_stats* stats);

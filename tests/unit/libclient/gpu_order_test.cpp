@@ -122,3 +122,34 @@ TEST_CASE("trim and detach answer busy while a blocking stream is captured, and 
   CHECK(*client->trim_to(0_B) == 2_MiB);
   CHECK(client->detach().ok());
 }
+
+// With a graph pool, a capture is known without asking the driver: a non-blocking stream's too.
+TEST_CASE(
+    "under a graph pool the capture of a non-blocking stream stays whole, whatever others do meanwhile") {
+  FakeBroker broker(4);
+  const Gpu gpu;
+  auto client = attach(broker);
+  CUstream stream = nullptr;
+  REQUIRE(gpu.driver.stream_create(&stream, CU_STREAM_NON_BLOCKING) == CUDA_SUCCESS);
+  const auto handle = reinterpret_cast<std::uintptr_t>(stream);
+  const Address old = *client->allocate(2_MiB, gpu.handle(0), false);
+  REQUIRE(client->deallocate(old, gpu.handle(0)).ok());
+  const std::uint64_t pool = *client->graph_pool_begin(handle, 0);
+  REQUIRE(gpu.driver.stream_begin_capture(stream, CU_STREAM_CAPTURE_MODE_GLOBAL) == CUDA_SUCCESS);
+  const Address block = *client->allocate(2_MiB, handle, false);
+  REQUIRE(client->deallocate(block, handle).ok());
+  CHECK(client->trim_to(0_B).error().code == Errc::busy);
+  CHECK(*client->allocate(2_MiB, gpu.handle(1), false) != block);
+  CUgraph graph = nullptr;
+  CHECK(gpu.driver.stream_end_capture(stream, &graph) == CUDA_SUCCESS);
+  CHECK(graph != nullptr);
+  REQUIRE(client->graph_pool_end(handle).ok());
+  CHECK(*client->trim_to(0_B) == 2_MiB);  // the old block's; not the graph's
+  CHECK(usable(block, 2_MiB));
+  gpu.driver.graph_destroy(graph);
+  REQUIRE(client->graph_pool_release(pool).ok());
+  CHECK(*client->trim_to(0_B) == 2_MiB);
+  CHECK(client->stream_gone(handle).ok());
+  gpu.driver.stream_destroy(stream);
+  CHECK(client->detach().ok());
+}
