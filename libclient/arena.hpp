@@ -4,8 +4,9 @@
 // no message and no host allocation. Blocks up to 32 KiB mostly pass through the calling thread's magazines
 // without a lock; others take one short lock. A block may span chunks. Any chunk without a live
 // block can be given back or mapped elsewhere: growth moves idle chunks before it asks for new ones. Streams:
-// a block freed on stream S is reused on S at once, on another stream only after the source has synchronised
-// since the free. That happens on the slow path: when only such a block would fit, before growth. The free
+// a block freed on stream S is reused on S at once, on another stream only after the GPU has passed the free.
+// That is waited for on the slow path: when only such a block would fit, before growth, by one event for all
+// that S freed so far, or where S cannot be asked, by a synchronise of the context. The free
 // must be ordered on S after the block's last use, wherever that was. Never: holds the short lock across a
 // call of the source; reads or writes device memory.
 //
@@ -159,6 +160,9 @@ class Arena {
   [[nodiscard]] Result<Address> allocate_slow(Range& range, std::uint32_t units, Stream stream);
   [[nodiscard]] Result<Address> grow(Range& range, std::uint32_t units, Stream stream);
   [[nodiscard]] Status synchronize(Stream stream);
+  // Makes what other streams freed clean, as far as it could help: by events, else by a synchronise.
+  [[nodiscard]] Address settle_and_take(Range& range, std::uint32_t units, Stream stream);
+  [[nodiscard]] bool wait_for(std::uint64_t tags);
   void release_tags();                                 // only while nothing is taken aside
   [[nodiscard]] Taken take_idle(std::uint32_t limit);  // with both locks
   [[nodiscard]] Result<Bytes> give_back(Bytes target);

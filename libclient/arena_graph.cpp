@@ -1,8 +1,8 @@
 // Graph pools: what a captured graph uses stays as it is until its pool is released.
 //
 // A graph writes its blocks whenever it is launched, on streams that nobody here sees; so a block used under
-// capture must not become another stream's when it is freed, nor its chunk be unmapped. A pool is a tag of its
-// own for all of these.
+// capture must not become another stream's when it is freed, nor its chunk be unmapped. A pool is a tag of
+// its own for all of these.
 #include "libclient/arena.hpp"
 
 namespace apportion {

@@ -29,6 +29,7 @@ struct ArenaStats {
   std::uint64_t magazine_hits = 0;  // allocations served by a thread's magazine, without a lock
   std::uint64_t arena_hits = 0;     // allocations served under the short lock
   std::uint64_t arena_misses = 0;   // allocations that took the slow path
+  std::uint64_t events = 0;         // recorded, to wait for one stream each
   std::uint64_t synchronizes = 0;
   std::uint64_t growths = 0;  // calls for leases
   std::uint64_t chunks_leased = 0;

@@ -114,17 +114,21 @@ void OffsetAllocator::unlist_free(NodeId id) {
 
 void OffsetAllocator::make_free(NodeId id) {
   BlockNode* const nodes = nodes_.data();
-  const auto joins = [nodes, this](NodeId a, NodeId b) {
-    return a != kNoNode && nodes[a].state == BlockState::free && usable_together(nodes[a].tag, nodes[b].tag);
+  const auto meets = [nodes, this](NodeId a, NodeId b) {
+    return a != kNoNode && nodes[a].state == BlockState::free && joins(nodes[a], nodes[b]);
   };
-  if (const NodeId left = nodes[id].prev; joins(left, id)) {
-    unlist_free(left);
-    join(left, id);
-    id = left;
-  }
-  if (const NodeId right = nodes[id].next; joins(right, id)) {
-    unlist_free(right);
-    join(id, right);
+  // Each join can make the next possible: what it made is larger, or of another stream than before.
+  for (;;) {
+    if (const NodeId left = nodes[id].prev; meets(left, id)) {
+      unlist_free(left);
+      join(left, id);
+      id = left;
+    } else if (const NodeId right = nodes[id].next; meets(right, id)) {
+      unlist_free(right);
+      join(id, right);
+    } else {
+      break;
+    }
   }
   list_free(id);
 }
@@ -173,7 +177,8 @@ NodeId OffsetAllocator::take_fit(std::uint32_t units, Tag tag) {
 }
 
 [[gnu::flatten]] NodeId OffsetAllocator::allocate(std::uint32_t units, Tag tag) {
-  const NodeId id = take_fit(units, tag);
+  NodeId id = take_fit(units, tag);
+  if (id == kNoNode && absorb(units, tag)) id = take_fit(units, tag);
   if (id != kNoNode) make_live(id, tag);
   return id;
 }
@@ -193,9 +198,11 @@ std::uint32_t OffsetAllocator::allocate_several(std::uint32_t units, Tag tag, st
   if (made == count || !ensure_nodes(1 + count)) return made;
   NodeId run = take_fit(units * (count - made), tag);
   if (run == kNoNode) {
-    if (made == 0) run = take_fit(units, tag);
-    if (run != kNoNode) take(run);
-    return made;
+    if (made != 0) return made;
+    const NodeId one = allocate(units, tag);
+    if (one == kNoNode) return 0;
+    offsets[0] = nodes_[one].offset;
+    return 1;
   }
   while (nodes_[run].units > units) {
     const NodeId rest = split(run, units);
@@ -222,33 +229,60 @@ std::uint32_t OffsetAllocator::allocate_several(std::uint32_t units, Tag tag, st
 
 [[gnu::noinline, gnu::cold]] bool OffsetAllocator::make_set(Tag tag) {
   sets_[tag].reset(new (std::nothrow) BinSet);
+  if (!is_pool(tag)) several_streams_ = ++stream_sets_ > 1;
   return sets_[tag] != nullptr;
 }
 
 // --- streams
 
-bool OffsetAllocator::settling_could_help(std::uint32_t units, Tag tag) const {
-  if (free_units() < units || pending_units() == 0) return false;
-  for (std::uint32_t other = 1; other < kTags; ++other) {
-    if (other != tag && !is_pool(static_cast<Tag>(other)) && carries(static_cast<Tag>(other))) return true;
+[[gnu::noinline, gnu::cold]] bool OffsetAllocator::absorb(std::uint32_t units, Tag tag) {
+  if (tag == kClean || is_pool(tag) || !carries(tag) || sets_[kClean]->empty()) return false;
+  if (sets_[tag]->units() + sets_[kClean]->units() < units) return false;
+  const auto usable = [&](NodeId id) {
+    return id != kNoNode && nodes_[id].state == BlockState::free &&
+           (nodes_[id].tag == tag || nodes_[id].tag == kClean);
+  };
+  bool any = false;
+  for (NodeId id = first_; id != kNoNode; id = nodes_[id].next) {
+    if (!usable(id) || !usable(nodes_[id].next)) continue;
+    any = true;
+    unlist_free(id);
+    for (NodeId next = nodes_[id].next; usable(next); next = nodes_[id].next) {
+      unlist_free(next);
+      join(id, next);
+    }
+    list_free(id);
   }
-  return false;
+  return any;
 }
 
-void OffsetAllocator::settle(std::uint32_t limit) {
+std::uint64_t OffsetAllocator::tags_that_could_help(std::uint32_t units, Tag tag) const {
+  std::uint64_t tags = 0;
+  if (free_units() < units || pending_units() == 0) return tags;
+  for (std::uint32_t other = 1; other < kTags; ++other) {
+    const auto one = static_cast<Tag>(other);
+    if (one != tag && !is_pool(one) && carries(one)) tags |= std::uint64_t{1} << other;
+  }
+  return tags;
+}
+
+void OffsetAllocator::settle(std::uint32_t limit, std::uint64_t tags) {
   for (std::uint32_t tag = 1; tag < kTags; ++tag) {
-    if (sets_[tag] == nullptr || is_pool(static_cast<Tag>(tag))) continue;
+    if ((tags >> tag & 1U) == 0 || sets_[tag] == nullptr || is_pool(static_cast<Tag>(tag))) continue;
     const BinSet& set = *sets_[tag];
     for (std::uint32_t bin = set.next_from(0); bin != BinSet::kNoBin; bin = set.next_from(bin + 1)) {
-      // make_free takes neighbours out of lists, but never `next`: it carries the same tag, so if it were a
-      // neighbour the two would be one block already.
       for (NodeId id = set.head(bin), next = kNoNode; id != kNoNode; id = next) {
         next = nodes_[id].list_next;
         if (!older(nodes_[id].epoch, limit)) continue;
+        const std::uint32_t next_units = nodes_[next].units;
         unlist_free(id);
         nodes_[id].tag = kClean;
         nodes_[id].epoch = 0;
         make_free(id);
+        // What it joined may have been the next one.
+        const bool intact = nodes_[next].state == BlockState::free && nodes_[next].tag == tag &&
+                            nodes_[next].units == next_units;
+        if (next != kNoNode && !intact) next = set.head(bin);
       }
     }
   }
@@ -257,9 +291,10 @@ void OffsetAllocator::settle(std::uint32_t limit) {
 // --- graph pools
 
 bool OffsetAllocator::make_pool(Tag tag) {
-  if (sets_[tag] == nullptr && !make_set(tag)) return false;
   pools_ |= std::uint64_t{1} << tag;
-  return true;
+  if (sets_[tag] != nullptr || make_set(tag)) return true;
+  pools_ &= ~(std::uint64_t{1} << tag);
+  return false;
 }
 
 void OffsetAllocator::release_pool(Tag tag, std::uint32_t epoch) {

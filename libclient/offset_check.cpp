@@ -56,7 +56,7 @@ std::string OffsetAllocator::check_order() const {
         free += node.units;
         if ((node.tag == kClean) != (node.epoch == 0)) return at("a clean block has an epoch", id);
         if (previous != kNoNode && nodes_[previous].state == BlockState::free &&
-            usable_together(nodes_[previous].tag, node.tag)) {
+            nodes_[previous].tag == node.tag) {
           return at("two free blocks of one stream touch", id);
         }
         break;

@@ -28,6 +28,15 @@ Tag StreamTags::make(Stream stream) {
   return last_ = tag;
 }
 
+std::uint64_t StreamTags::with_events(std::uint64_t tags) const {
+  tags &= named_;
+  for (std::uint64_t left = tags; left != 0; left &= left - 1) {
+    const int tag = std::countr_zero(left);
+    if (handles_[tag] == 0 || pool_of(handles_[tag]) != kClean) tags &= ~(std::uint64_t{1} << tag);
+  }
+  return tags;
+}
+
 Tag StreamTags::make_pool() {
   const Tag tag = take_vacant();
   if (tag != kUnknown) pools_ |= std::uint64_t{1} << tag;

@@ -47,6 +47,11 @@ class StreamTags {
     pools_ &= used_;
   }
 
+  // Of these tags, those whose streams can have an event: alive, by the promise of stream_gone, and one
+  // stream each. Not the legacy default stream, which is one a context. And their streams.
+  [[nodiscard]] std::uint64_t with_events(std::uint64_t tags) const;
+  [[nodiscard]] Stream stream_of(Tag tag) const { return handles_[tag]; }
+
   // A tag for a graph pool; kUnknown where all are taken.
   [[nodiscard]] Tag make_pool();
   [[nodiscard]] bool is_pool(Tag tag) const { return (pools_ >> tag & 1U) != 0; }
