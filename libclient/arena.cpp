@@ -173,6 +173,7 @@ Result<ArenaStats> Arena::stats(std::uint32_t look) {
   stats.idle_bytes = chunk_ * (std::uint64_t{small_.blocks.slots().idle()} + large_.blocks.slots().idle());
   stats.cached_bytes =
       Bytes{(small_.blocks.free_units() + large_.blocks.free_units()) * kUnit} + stats.magazine_bytes;
+  stats.graph_pool_bytes = Bytes{(small_.blocks.pool_units() + large_.blocks.pool_units()) * kUnit};
   stats.pending_bytes = Bytes{(small_.blocks.pending_units() + large_.blocks.pending_units()) * kUnit};
   if (stats.cached_bytes.value != 0) {
     stats.fragmentation = 1.0 - static_cast<double>(stats.largest_free_block_bytes.value) /

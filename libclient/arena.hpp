@@ -4,8 +4,9 @@
 // no message and no host allocation. Blocks up to 32 KiB mostly pass through the calling thread's magazines
 // without a lock; others take one short lock. A block may span chunks. Any chunk without a live
 // block can be given back or mapped elsewhere: growth moves idle chunks before it asks for new ones. Streams:
-// a block freed on stream S is reused on S at once, on another stream only after the source has synchronised
-// since the free. That happens on the slow path: when only such a block would fit, before growth. The free
+// a block freed on stream S is reused on S at once, on another stream only after the GPU has passed the free.
+// That is waited for on the slow path: when only such a block would fit, before growth, by one event for all
+// that S freed so far, or where S cannot be asked, by a synchronise of the context. The free
 // must be ordered on S after the block's last use, wherever that was. Never: holds the short lock across a
 // call of the source; reads or writes device memory.
 //
@@ -55,6 +56,18 @@ class Arena {
   // Before `stream` is destroyed: its handle may come back as another stream, which must not inherit its
   // frees.
   Status stream_gone(Stream stream);
+
+  // Graphs: arena_graph.cpp. Before the capture of `stream` begins: blocks allocated or freed on it are the
+  // pool's from here on, and stay for its graphs until the pool is released. pool 0: a new one; else one of
+  // earlier captures, whose free blocks may be used again. Nothing is synchronised while a pool is bound.
+  // Errors: invalid (the default streams, a stream that is bound, no such pool); busy (the pool is bound; as
+  // many pools and streams as there are tags; a thread could not be waited for); out_of_memory.
+  [[nodiscard]] Result<std::uint64_t> graph_pool_begin(Stream stream, std::uint64_t pool);
+  // The capture has ended. Error: invalid (no such capture).
+  Status graph_pool_end(Stream stream);
+  // Its graphs are gone, or will never run again. What they used waits for a synchronise. Errors: invalid (no
+  // such pool); busy (a capture is bound to it).
+  Status graph_pool_release(std::uint64_t pool);
 
   // Maps chunks until at least `bytes` are mapped, live blocks and all: what is allocated up to that needs no
   // lease any more. They stay until trim_to. Errors: out_of_memory (larger than the range); what the source
@@ -130,6 +143,8 @@ class Arena {
   void keep(ThreadMagazines& mine, Magazine& magazine, std::uint32_t units, std::uint32_t unit) noexcept;
   void publish(ThreadMagazines& mine) noexcept;
 
+  [[nodiscard]] Tag find_pool(std::uint64_t pool) const;
+
   // With the short lock held.
   [[nodiscard]] Bytes in_use() const {
     return Bytes{(small_.blocks.live_units() + large_.blocks.live_units() - kept_units_) * kUnit} +
@@ -145,6 +160,9 @@ class Arena {
   [[nodiscard]] Result<Address> allocate_slow(Range& range, std::uint32_t units, Stream stream);
   [[nodiscard]] Result<Address> grow(Range& range, std::uint32_t units, Stream stream);
   [[nodiscard]] Status synchronize(Stream stream);
+  // Makes what other streams freed clean, as far as it could help: by events, else by a synchronise.
+  [[nodiscard]] Address settle_and_take(Range& range, std::uint32_t units, Stream stream);
+  [[nodiscard]] bool wait_for(std::uint64_t tags);
   void release_tags();                                 // only while nothing is taken aside
   [[nodiscard]] Taken take_idle(std::uint32_t limit);  // with both locks
   [[nodiscard]] Result<Bytes> give_back(Bytes target);
@@ -163,6 +181,8 @@ class Arena {
   Range small_;
   Range large_;
   StreamTags tags_;
+  std::array<std::uint64_t, kTags> pool_names_{};  // of graph pools, by tag
+  std::uint64_t last_pool_ = 0;
   std::uint32_t epoch_ = 1;         // of the frees that happen now
   std::map<Address, Bytes> exact_;  // sizes of exact blocks, also of one that is being made
   Bytes exact_bytes_;

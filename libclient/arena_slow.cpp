@@ -44,26 +44,58 @@ bool out_of_room(const Error& error) {
 }  // namespace
 
 Result<Address> Arena::allocate_slow(Range& range, std::uint32_t units, Stream stream) {
-  bool settle = false;
   {
     // Whoever held the slow lock before may have made room.
     const Locked locked(lock_);
     ++counts_.arena_misses;
     if (const Address block = take(range, units, stream); block != 0) return block;
-    settle = range.blocks.settling_could_help(units, tags_.find(stream));
   }
   // What other threads keep, before the GPU or the broker is asked.
   if (&range == &small_ && magazines_keep(units) && empty_magazines(std::nullopt).ok()) {
     const Locked locked(lock_);
     if (const Address block = take(range, units, stream); block != 0) return block;
-    settle = range.blocks.settling_could_help(units, tags_.find(stream));
   }
-  if (settle && synchronize(stream).ok()) {
-    release_tags();
+  if (const Address block = settle_and_take(range, units, stream); block != 0) return block;
+  return grow(range, units, stream);
+}
+
+Address Arena::settle_and_take(Range& range, std::uint32_t units, Stream stream) {
+  std::uint64_t tags = 0;
+  std::uint64_t by_event = 0;
+  {
+    const Locked locked(lock_);
+    tags = range.blocks.tags_that_could_help(units, tags_.find(stream));
+    by_event = tags_.with_events(tags);
+  }
+  if (by_event != 0 && wait_for(by_event)) {
     const Locked locked(lock_);
     if (const Address block = take(range, units, stream); block != 0) return block;
+    tags &= ~by_event;
   }
-  return grow(range, units, stream);
+  // Streams that are gone or that cannot be told apart are never asked.
+  if (tags == 0 || !synchronize(stream).ok()) return 0;
+  release_tags();
+  const Locked locked(lock_);
+  return take(range, units, stream);
+}
+
+bool Arena::wait_for(std::uint64_t tags) {
+  std::array<Stream, kTags> streams{};
+  std::size_t count = 0;
+  std::uint32_t limit = 0;
+  {
+    const Locked locked(lock_);
+    if (++epoch_ == 0) epoch_ = 1;  // it wraps; 0 is none
+    limit = epoch_;
+    for (std::uint64_t left = tags; left != 0; left &= left - 1)
+      streams[count++] = tags_.stream_of(static_cast<Tag>(std::countr_zero(left)));
+    counts_.events += count;
+  }
+  if (!shielded([&] { return source_.wait_for(std::span(streams).first(count)); }).ok()) return false;
+  const Locked locked(lock_);
+  small_.blocks.settle(limit, tags);
+  large_.blocks.settle(limit, tags);
+  return true;
 }
 
 Result<Address> Arena::grow(Range& range, std::uint32_t units, Stream stream) {
@@ -145,6 +177,11 @@ Status Arena::synchronize(Stream stream) {
   std::uint32_t limit = 0;
   {
     const Locked locked(lock_);
+    // Known without asking the driver, so that the capture of a non-blocking stream stays whole too.
+    if (tags_.capturing()) {
+      return Error{Errc::busy,
+                   "a stream is being captured; memory that must wait for the GPU is not to be had"};
+    }
     if (++epoch_ == 0) epoch_ = 1;  // it wraps; 0 is none
     limit = epoch_;
     ++counts_.synchronizes;
@@ -162,7 +199,7 @@ void Arena::release_tags() {
   const Locked locked(lock_);
   for (std::uint32_t tag = 1; tag < kUnknown; ++tag) {
     const auto one = static_cast<Tag>(tag);
-    if (!small_.blocks.carries(one) && !large_.blocks.carries(one)) tags_.release(one);
+    if (!tags_.is_pool(one) && !small_.blocks.carries(one) && !large_.blocks.carries(one)) tags_.release(one);
   }
 }
 
@@ -297,7 +334,7 @@ Status Arena::free_exact(Address block) {
     size = exact_.at(block);
     large_.blocks.take_exact(node);  // a second free finds nothing from here on
   }
-  Status status = source_.synchronize(kNoStream);
+  Status status = synchronize(kNoStream);
   const bool synchronised = status.ok();
   if (synchronised) status = shielded([&] { return source_.unmap_exact(block, size); });
   const bool lost = synchronised && !status.ok() && source_.lost();

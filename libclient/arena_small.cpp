@@ -160,7 +160,7 @@ Magazine* Arena::magazine_for(ThreadMagazines& mine, Stream stream) noexcept {
     mine.near = index;
     return &mine.streams[index];
   }
-  if (stream == StreamTags::kPerThread) return nullptr;
+  if (stream == StreamTags::kPerThread || tags_.pool_of(stream) != kClean) return nullptr;
   std::uint32_t place = 0;
   while (place < ThreadMagazines::kStreams && mine.streams[place].stream != Magazine::kVacant)
     ++place;

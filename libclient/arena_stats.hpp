@@ -22,12 +22,14 @@ struct ArenaStats {
   Bytes cached_bytes;        // mapped and in no live block
   Bytes magazine_bytes;      // of these, kept by threads
   Bytes pending_bytes;       // of these, freed on a stream that the GPU is not known to have passed
+  Bytes graph_pool_bytes;    // of these, kept for captured graphs
   double fragmentation = 0;  // (free - largest free block) / free, 0 where nothing is free
 
   // How far calls went: each level should answer 99 % of what reaches it.
   std::uint64_t magazine_hits = 0;  // allocations served by a thread's magazine, without a lock
   std::uint64_t arena_hits = 0;     // allocations served under the short lock
   std::uint64_t arena_misses = 0;   // allocations that took the slow path
+  std::uint64_t events = 0;         // recorded, to wait for one stream each
   std::uint64_t synchronizes = 0;
   std::uint64_t growths = 0;  // calls for leases
   std::uint64_t chunks_leased = 0;

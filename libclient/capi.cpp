@@ -237,6 +237,32 @@ APPORTION_API apportion_status apportion_stream_gone(apportion_client* client, a
   });
 }
 
+APPORTION_API apportion_status apportion_graph_pool_begin(apportion_client* client, apportion_stream stream,
+                                                          apportion_graph_pool* pool) {
+  if (pool == nullptr) return fail_as(APPORTION_INVALID, "apportion_graph_pool_begin: pool is NULL");
+  return with(client, [&](Client& session) {
+    const Result<std::uint64_t> bound = session.graph_pool_begin(stream_of(stream), *pool);
+    if (!bound) return fail(bound.error());
+    *pool = *bound;
+    return APPORTION_OK;
+  });
+}
+
+APPORTION_API apportion_status apportion_graph_pool_end(apportion_client* client, apportion_stream stream) {
+  return with(client, [&](Client& session) {
+    const Status done = session.graph_pool_end(stream_of(stream));
+    return done ? APPORTION_OK : fail(done.error());
+  });
+}
+
+APPORTION_API apportion_status apportion_graph_pool_release(apportion_client* client,
+                                                            apportion_graph_pool pool) {
+  return with(client, [&](Client& session) {
+    const Status done = session.graph_pool_release(pool);
+    return done ? APPORTION_OK : fail(done.error());
+  });
+}
+
 APPORTION_API apportion_status apportion_reserve(apportion_client* client, size_t bytes) {
   return with(client, [&](Client& session) {
     const Status done = session.reserve(Bytes{bytes});

@@ -48,6 +48,10 @@ class ChunkSource {
   // is about to use, or kNoStream. An error (a stream is capturing) means that nothing is known.
   virtual Status synchronize(Stream stream) = 0;
 
+  // The same for these streams alone: one event a stream, whatever the number of frees. An error (one of them
+  // is capturing, or no stream of the context) means that nothing is known.
+  virtual Status wait_for(std::span<const Stream> streams) = 0;
+
   // Whether the last call left addresses in an unknown state.
   [[nodiscard]] virtual bool lost() const = 0;
 };

@@ -45,6 +45,11 @@ class Client {
   Status stream_gone(Stream stream) { return arena_->stream_gone(stream); }
   [[nodiscard]] Result<Bytes> trim_to(Bytes mapped);
   Status reserve(Bytes bytes);
+  [[nodiscard]] Result<std::uint64_t> graph_pool_begin(Stream stream, std::uint64_t pool) {
+    return arena_->graph_pool_begin(stream, pool);
+  }
+  Status graph_pool_end(Stream stream) { return arena_->graph_pool_end(stream); }
+  Status graph_pool_release(std::uint64_t pool) { return arena_->graph_pool_release(pool); }
 
   // From the job page: no message, no system call.
   [[nodiscard]] Result<apportion_info> info() const;

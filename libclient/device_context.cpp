@@ -1,5 +1,7 @@
 #include "libclient/device_context.hpp"
 
+#include <vector>
+
 #include "gpu/capture_guard.hpp"
 #include "gpu/stream.hpp"
 
@@ -39,6 +41,29 @@ Status DeviceContext::run(const std::function<Status()>& work) {
   if (current_is_ours()) return work();
   if (Status retained = retain(); !retained) return retained;
   return with_primary(work);
+}
+
+Status DeviceContext::wait_for(std::span<const std::uint64_t> streams) {
+  const DriverTable& driver = device_.driver();
+  return run([&]() -> Status {
+    for (const std::uint64_t stream : streams) {
+      const Result<bool> capturing = is_capturing(driver, reinterpret_cast<CUstream>(stream));
+      if (!capturing) return capturing.error();
+      if (*capturing) return Error{Errc::busy, "a stream is being captured"};
+    }
+    std::vector<Event> events;
+    events.reserve(streams.size());
+    for (const std::uint64_t stream : streams) {
+      Result<Event> event = Event::create(driver);
+      if (!event) return event.error();
+      if (Status recorded = event->record(reinterpret_cast<CUstream>(stream)); !recorded) return recorded;
+      events.push_back(*std::move(event));
+    }
+    for (const Event& event : events) {
+      if (Status passed = event.wait(); !passed) return passed;
+    }
+    return Done{};
+  });
 }
 
 Status DeviceContext::synchronize(std::initializer_list<std::uint64_t> streams) {

@@ -8,6 +8,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <span>
 
 #include "gpu/device.hpp"
 
@@ -29,6 +30,9 @@ class DeviceContext {
   // the capture whole, where one of `streams` is being captured. The legacy stream (0) stands for all
   // blocking ones.
   [[nodiscard]] Status synchronize(std::initializer_list<std::uint64_t> streams);
+  // Returns when the GPU has done what these streams of that context were given: an event on each. busy where
+  // one of them is being captured; then none has an event.
+  [[nodiscard]] Status wait_for(std::span<const std::uint64_t> streams);
 
  private:
   [[nodiscard]] bool current_is_ours() const;

@@ -70,6 +70,8 @@ apportion_stats stats_of(const ArenaStats& arena, std::uint64_t limit, std::uint
   stats.chunks_returned = arena.chunks_returned;
   stats.magazine_hits = arena.magazine_hits;
   stats.magazine_bytes = arena.magazine_bytes.value;
+  stats.events = arena.events;
+  stats.graph_pool_bytes = arena.graph_pool_bytes.value;
   return stats;
 }
 

@@ -71,6 +71,11 @@ Status Mapper::move(std::span<const Address> from, Address to, Bytes chunk) {
   });
 }
 
+Status Mapper::wait_for(std::span<const Stream> streams) {
+  lost_ = false;
+  return context_.wait_for(streams);
+}
+
 Status Mapper::synchronize(Stream stream) {
   lost_ = false;
   if (stream == kNoStream) return context_.synchronize({0});

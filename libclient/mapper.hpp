@@ -31,6 +31,7 @@ class Mapper {
   // Maps the chunks at `from` one after the other from `to`, then unmaps them there.
   [[nodiscard]] Status move(std::span<const Address> from, Address to, Bytes chunk);
   [[nodiscard]] Status synchronize(Stream stream);
+  [[nodiscard]] Status wait_for(std::span<const Stream> streams);
 
   // Whether the last failure left addresses in an unknown state, and no more can be said of what is mapped
   // there.

@@ -90,6 +90,7 @@ void OffsetAllocator::list_free(NodeId id) {
   BlockNode& node = nodes[id];
   const std::uint32_t bin = bin_of(node.units);
   const NodeId before = sets_[node.tag]->push(bin, id, node.units);
+  if (is_pool(node.tag)) slots_.add_block(node.offset, node.units);  // a graph still uses these chunks
   node.bin = static_cast<std::uint16_t>(bin);
   node.state = BlockState::free;
   node.list_prev = kNoNode;
@@ -102,6 +103,7 @@ void OffsetAllocator::unlist_free(NodeId id) {
   const BlockNode& node = nodes[id];
   BinSet& set = *sets_[node.tag];
   set.subtract(node.units);
+  if (is_pool(node.tag)) slots_.remove_block(node.offset, node.units);
   if (node.list_prev != kNoNode) {
     nodes[node.list_prev].list_next = node.list_next;
   } else {
@@ -112,27 +114,31 @@ void OffsetAllocator::unlist_free(NodeId id) {
 
 void OffsetAllocator::make_free(NodeId id) {
   BlockNode* const nodes = nodes_.data();
-  // Two free blocks can be used together where one stream may use both: same tag, or one of them clean.
-  const auto joins = [nodes](NodeId a, NodeId b) {
-    return a != kNoNode && nodes[a].state == BlockState::free &&
-           (nodes[a].tag == nodes[b].tag || nodes[a].tag == kClean || nodes[b].tag == kClean);
+  const auto meets = [nodes, this](NodeId a, NodeId b) {
+    return a != kNoNode && nodes[a].state == BlockState::free && joins(nodes[a], nodes[b]);
   };
-  if (const NodeId left = nodes[id].prev; joins(left, id)) {
-    unlist_free(left);
-    join(left, id);
-    id = left;
-  }
-  if (const NodeId right = nodes[id].next; joins(right, id)) {
-    unlist_free(right);
-    join(id, right);
+  // Each join can make the next possible: what it made is larger, or of another stream than before.
+  for (;;) {
+    if (const NodeId left = nodes[id].prev; meets(left, id)) {
+      unlist_free(left);
+      join(left, id);
+      id = left;
+    } else if (const NodeId right = nodes[id].next; meets(right, id)) {
+      unlist_free(right);
+      join(id, right);
+    } else {
+      break;
+    }
   }
   list_free(id);
 }
 
-void OffsetAllocator::make_live(NodeId id) {
+void OffsetAllocator::make_live(NodeId id, Tag tag) {
   BlockNode& node = nodes_[id];
   node.state = BlockState::live;
-  table_.set(node.offset, BlockTable::entry_of(id, node.units <= most_small_ ? node.units : 0));
+  node.tag = is_pool(tag) ? tag : kClean;  // a pool's block comes back to it, so no magazine may have it
+  const bool small = node.units <= most_small_ && node.tag == kClean;
+  table_.set(node.offset, BlockTable::entry_of(id, small ? node.units : 0));
   slots_.add_block(node.offset, node.units);
   live_units_ += node.units;
 }
@@ -171,8 +177,9 @@ NodeId OffsetAllocator::take_fit(std::uint32_t units, Tag tag) {
 }
 
 [[gnu::flatten]] NodeId OffsetAllocator::allocate(std::uint32_t units, Tag tag) {
-  const NodeId id = take_fit(units, tag);
-  if (id != kNoNode) make_live(id);
+  NodeId id = take_fit(units, tag);
+  if (id == kNoNode && absorb(units, tag)) id = take_fit(units, tag);
+  if (id != kNoNode) make_live(id, tag);
   return id;
 }
 
@@ -180,7 +187,7 @@ std::uint32_t OffsetAllocator::allocate_several(std::uint32_t units, Tag tag, st
                                                 std::uint32_t* offsets) {
   std::uint32_t made = 0;
   const auto take = [&](NodeId id) {
-    make_live(id);
+    make_live(id, tag);
     offsets[made++] = nodes_[id].offset;
   };
   while (made < count && has_size(units, tag)) {
@@ -191,9 +198,11 @@ std::uint32_t OffsetAllocator::allocate_several(std::uint32_t units, Tag tag, st
   if (made == count || !ensure_nodes(1 + count)) return made;
   NodeId run = take_fit(units * (count - made), tag);
   if (run == kNoNode) {
-    if (made == 0) run = take_fit(units, tag);
-    if (run != kNoNode) take(run);
-    return made;
+    if (made != 0) return made;
+    const NodeId one = allocate(units, tag);
+    if (one == kNoNode) return 0;
+    offsets[0] = nodes_[one].offset;
+    return 1;
   }
   while (nodes_[run].units > units) {
     const NodeId rest = split(run, units);
@@ -209,6 +218,7 @@ std::uint32_t OffsetAllocator::allocate_several(std::uint32_t units, Tag tag, st
   table_.set(node.offset, 0);
   slots_.remove_block(node.offset, node.units);
   live_units_ -= node.units;
+  if (is_pool(node.tag)) tag = node.tag;
   if (sets_[tag] == nullptr && !make_set(tag)) {
     tag = kUnknown;  // F31: no host memory; the block waits for a synchronise
   }
@@ -219,36 +229,94 @@ std::uint32_t OffsetAllocator::allocate_several(std::uint32_t units, Tag tag, st
 
 [[gnu::noinline, gnu::cold]] bool OffsetAllocator::make_set(Tag tag) {
   sets_[tag].reset(new (std::nothrow) BinSet);
+  if (!is_pool(tag)) several_streams_ = ++stream_sets_ > 1;
   return sets_[tag] != nullptr;
 }
 
 // --- streams
 
-bool OffsetAllocator::settling_could_help(std::uint32_t units, Tag tag) const {
-  if (free_units() < units || pending_units() == 0) return false;
-  for (std::uint32_t other = 1; other < kTags; ++other) {
-    if (other != tag && carries(static_cast<Tag>(other))) return true;
+[[gnu::noinline, gnu::cold]] bool OffsetAllocator::absorb(std::uint32_t units, Tag tag) {
+  if (tag == kClean || is_pool(tag) || !carries(tag) || sets_[kClean]->empty()) return false;
+  if (sets_[tag]->units() + sets_[kClean]->units() < units) return false;
+  const auto usable = [&](NodeId id) {
+    return id != kNoNode && nodes_[id].state == BlockState::free &&
+           (nodes_[id].tag == tag || nodes_[id].tag == kClean);
+  };
+  bool any = false;
+  for (NodeId id = first_; id != kNoNode; id = nodes_[id].next) {
+    if (!usable(id) || !usable(nodes_[id].next)) continue;
+    any = true;
+    unlist_free(id);
+    for (NodeId next = nodes_[id].next; usable(next); next = nodes_[id].next) {
+      unlist_free(next);
+      join(id, next);
+    }
+    list_free(id);
   }
-  return false;
+  return any;
 }
 
-void OffsetAllocator::settle(std::uint32_t limit) {
+std::uint64_t OffsetAllocator::tags_that_could_help(std::uint32_t units, Tag tag) const {
+  std::uint64_t tags = 0;
+  if (free_units() < units || pending_units() == 0) return tags;
+  for (std::uint32_t other = 1; other < kTags; ++other) {
+    const auto one = static_cast<Tag>(other);
+    if (one != tag && !is_pool(one) && carries(one)) tags |= std::uint64_t{1} << other;
+  }
+  return tags;
+}
+
+void OffsetAllocator::settle(std::uint32_t limit, std::uint64_t tags) {
   for (std::uint32_t tag = 1; tag < kTags; ++tag) {
-    if (sets_[tag] == nullptr) continue;
+    if ((tags >> tag & 1U) == 0 || sets_[tag] == nullptr || is_pool(static_cast<Tag>(tag))) continue;
     const BinSet& set = *sets_[tag];
     for (std::uint32_t bin = set.next_from(0); bin != BinSet::kNoBin; bin = set.next_from(bin + 1)) {
-      // make_free takes neighbours out of lists, but never `next`: it carries the same tag, so if it were a
-      // neighbour the two would be one block already.
       for (NodeId id = set.head(bin), next = kNoNode; id != kNoNode; id = next) {
         next = nodes_[id].list_next;
         if (!older(nodes_[id].epoch, limit)) continue;
+        const std::uint32_t next_units = nodes_[next].units;
         unlist_free(id);
         nodes_[id].tag = kClean;
         nodes_[id].epoch = 0;
         make_free(id);
+        // What it joined may have been the next one.
+        const bool intact = nodes_[next].state == BlockState::free && nodes_[next].tag == tag &&
+                            nodes_[next].units == next_units;
+        if (next != kNoNode && !intact) next = set.head(bin);
       }
     }
   }
+}
+
+// --- graph pools
+
+bool OffsetAllocator::make_pool(Tag tag) {
+  pools_ |= std::uint64_t{1} << tag;
+  if (sets_[tag] != nullptr || make_set(tag)) return true;
+  pools_ &= ~(std::uint64_t{1} << tag);
+  return false;
+}
+
+void OffsetAllocator::release_pool(Tag tag, std::uint32_t epoch) {
+  BinSet& set = *sets_[tag];
+  for (std::uint32_t bin = set.next_from(0); bin != BinSet::kNoBin; bin = set.next_from(bin)) {
+    const NodeId id = set.head(bin);
+    unlist_free(id);
+    nodes_[id].tag = kUnknown;  // graphs ran on whatever streams they were launched on
+    nodes_[id].epoch = epoch;
+    make_free(id);
+  }
+  pools_ &= ~(std::uint64_t{1} << tag);
+  for (NodeId id = first_; id != kNoNode; id = nodes_[id].next) {
+    if (nodes_[id].state == BlockState::live && nodes_[id].tag == tag) nodes_[id].tag = kClean;
+  }
+}
+
+std::uint64_t OffsetAllocator::pool_units() const {
+  std::uint64_t units = 0;
+  for (std::uint64_t left = pools_; left != 0; left &= left - 1)
+    units += sets_[std::countr_zero(left)]->units();
+  return units;
 }
 
 // --- figures
@@ -262,8 +330,9 @@ std::uint64_t OffsetAllocator::free_units() const {
 
 std::uint32_t OffsetAllocator::largest_free(std::uint32_t look) const {
   std::uint32_t largest = 0;
-  for (const auto& set : sets_) {
-    if (set == nullptr || set->empty()) continue;
+  for (std::uint32_t tag = 0; tag < kTags; ++tag) {
+    const auto& set = sets_[tag];
+    if (set == nullptr || set->empty() || is_pool(static_cast<Tag>(tag))) continue;
     NodeId id = set->head(set->last());
     for (std::uint32_t looked = 0; id != kNoNode && looked < look; ++looked, id = nodes_[id].list_next) {
       largest = std::max(largest, nodes_[id].units);

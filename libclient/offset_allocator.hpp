@@ -2,10 +2,12 @@
 //
 // Promises: allocate, find_live and release are O(1) in the number of blocks (a block over n slots counts in
 // n slots), and allocate host memory only when more blocks are alive than ever before. Neighbouring free
-// blocks that one stream could use together are always one block. Good fit: up to kLook entries of the bin
-// that the size falls into are compared for the tightest fit; then the first entry of the next bin up, where
-// all fit; and before saying no, the rest of the first bin. Never: a driver call, a message, a lock (the
-// arena's lock covers it), an address outside its range.
+// blocks of one stream are always one block; among several streams a clean one joins only where it is
+// smaller, so that a small free takes no large clean block away from other streams, or where nothing else
+// fits (that search is linear in the number of blocks). Good fit: up to kLook entries of the bin that the
+// size falls into are compared for the tightest fit; then the first entry of the next bin up, where all fit;
+// and before saying no, the rest of the first bin. Never: a driver call, a message, a lock (the arena's lock
+// covers it), an address outside its range.
 #pragma once
 
 #include <array>
@@ -51,11 +53,21 @@ class OffsetAllocator {
 
   // --- streams
 
-  // Whether blocks freed under other tags could turn a refusal of `units`, once the GPU has passed their
-  // frees.
-  [[nodiscard]] bool settling_could_help(std::uint32_t units, Tag tag) const;
-  // The GPU has passed every free of an epoch before `limit`: those blocks become clean.
-  void settle(std::uint32_t limit);
+  // The tags (a bit each) whose blocks could turn a refusal of `units`, once the GPU has passed their frees.
+  [[nodiscard]] std::uint64_t tags_that_could_help(std::uint32_t units, Tag tag) const;
+  // The GPU has passed every free of an epoch before `limit` under these tags (a bit each): those become
+  // clean.
+  void settle(std::uint32_t limit, std::uint64_t tags = ~std::uint64_t{0});
+  // --- graph pools: tags whose blocks stay theirs until the pool is released
+
+  // Blocks allocated for it, or freed under it, are the pool's from here on: never another stream's, never
+  // joined with what is not the pool's, and their chunks are not idle. False: no host memory.
+  [[nodiscard]] bool make_pool(Tag tag);
+  [[nodiscard]] bool is_pool(Tag tag) const { return pools_ != 0 && (pools_ >> tag & 1U) != 0; }
+  // What is free of it waits for a synchronise from here on; what is live is as any other.
+  void release_pool(Tag tag, std::uint32_t epoch);
+  [[nodiscard]] std::uint64_t pool_units() const;
+
   [[nodiscard]] bool carries(Tag tag) const { return sets_[tag] != nullptr && !sets_[tag]->empty(); }
 
   // --- growth: plan, map outside the lock, then finish
@@ -69,6 +81,7 @@ class OffsetAllocator {
     std::uint32_t slot = 0;
     std::uint32_t needed = 0;  // slots
     std::uint32_t wanted = 0;  // slots, >= needed
+    Tag tag = kClean;          // whom the block is for
   };
   // Takes them aside, so that they are still there when the chunks are mapped. False where no hole is large
   // enough or the host has no memory.
@@ -131,6 +144,18 @@ class OffsetAllocator {
   [[nodiscard]] bool free_run(NodeId id, std::uint32_t end) const;
   // Takes [first, first + units) of a run of free blocks aside; `id` is the block that holds `first`.
   NodeId carve(NodeId id, std::uint32_t first, std::uint32_t units);
+  // Whether two free neighbours become one. A pool would take clean memory away from all others; so would a
+  // small block of one stream among several.
+  [[nodiscard]] bool joins(const BlockNode& a, const BlockNode& b) const {
+    if (a.tag == b.tag) return true;
+    if (a.tag != kClean && b.tag != kClean) return false;
+    const BlockNode& clean = a.tag == kClean ? a : b;
+    const BlockNode& other = a.tag == kClean ? b : a;
+    return !is_pool(other.tag) && (!several_streams_ || clean.units <= other.units);
+  }
+  // Joins a stream's free blocks with all clean neighbours, where that could make `units`. Whether there were
+  // any.
+  bool absorb(std::uint32_t units, Tag tag);
   // `right` follows `left` and goes; neither may be in a list. The tag is the one that is not clean.
   void join(NodeId left, NodeId right);
   void list_free(NodeId id);
@@ -145,8 +170,8 @@ class OffsetAllocator {
     const std::uint32_t bin = bin_of(units);
     return sets_[kClean]->head(bin) != kNoNode || (sets_[tag] != nullptr && sets_[tag]->head(bin) != kNoNode);
   }
-  // A node in no list becomes a user's.
-  void make_live(NodeId id);
+  // A node in no list becomes a user's, who asked for streams of `tag`.
+  void make_live(NodeId id, Tag tag);
   // Makes a node that is in no list free, joined with every free neighbour it can be used together with.
   void make_free(NodeId id);
   void make_hole(NodeId id);
@@ -161,6 +186,9 @@ class OffsetAllocator {
   NodeId first_ = kNoNode;      // the node at offset 0: split and join keep the left node's id
   NodeId holes_ = kNoNode;
   std::uint32_t units_;
+  std::uint64_t pools_ = 0;  // tags that are graph pools
+  std::uint32_t stream_sets_ = 0;
+  bool several_streams_ = false;
   std::array<std::unique_ptr<BinSet>, kTags> sets_;  // by tag; made on first use
   BlockTable table_;
   std::uint32_t most_small_;  // sizes up to this many units stand in the table; 0: none

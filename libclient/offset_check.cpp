@@ -41,7 +41,8 @@ std::string OffsetAllocator::check_order() const {
                         : node.state == BlockState::busy  ? true
                                                           : state == SlotMap::State::chunk;
       if (!fits) return at("a slot's state does not fit its block", id);
-      if (node.state == BlockState::live) ++live_in_slot[slot];
+      const bool kept = node.state == BlockState::free && is_pool(node.tag);
+      if (node.state == BlockState::live || kept) ++live_in_slot[slot];
     }
     switch (node.state) {
       case BlockState::unused:
@@ -55,7 +56,7 @@ std::string OffsetAllocator::check_order() const {
         free += node.units;
         if ((node.tag == kClean) != (node.epoch == 0)) return at("a clean block has an epoch", id);
         if (previous != kNoNode && nodes_[previous].state == BlockState::free &&
-            (nodes_[previous].tag == node.tag || nodes_[previous].tag == kClean || node.tag == kClean)) {
+            nodes_[previous].tag == node.tag) {
           return at("two free blocks of one stream touch", id);
         }
         break;

@@ -19,7 +19,8 @@ bool OffsetAllocator::plan(std::uint32_t units, Tag tag, std::uint32_t at_least_
   const std::uint32_t slot_units = slots_.units_per_slot();
   const auto usable = [&](NodeId id) -> std::uint32_t {
     const BlockNode& node = nodes_[id];
-    return id != kNoNode && node.state == BlockState::free && (node.tag == kClean || node.tag == tag)
+    return id != kNoNode && node.state == BlockState::free &&
+                   (node.tag == kClean || (node.tag == tag && !is_pool(tag)))
                ? node.units
                : 0U;
   };
@@ -63,7 +64,7 @@ bool OffsetAllocator::plan(std::uint32_t units, Tag tag, std::uint32_t at_least_
     make_hole(part);
     return false;
   }
-  placement = {part, kNoNode, kNoNode, slots_.slot_of(nodes_[part].offset), best.needed, wanted};
+  placement = {part, kNoNode, kNoNode, slots_.slot_of(nodes_[part].offset), best.needed, wanted, tag};
   const auto take_aside = [&](NodeId id) {
     if (usable(id) == 0) return kNoNode;
     unlist_free(id);
@@ -119,7 +120,7 @@ NodeId OffsetAllocator::finish(const Placement& placement, std::uint32_t units, 
   }
   if (placement.right != kNoNode) join(block, placement.right);
   if (nodes_[block].units > units) make_free(split(block, units));
-  make_live(block);
+  make_live(block, placement.tag);
   return block;
 }
 

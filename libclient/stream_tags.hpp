@@ -3,7 +3,8 @@
 // Tag 0, clean: the GPU has passed the free; any stream may use the block. Tags 1 to 62: the stream that
 // freed it may, others must wait. Tag 63, unknown: freed on a stream that cannot be told from others (more
 // than 62 at a time, or the per-thread default stream, one handle for many streams): nobody may before a
-// synchronise. Not thread-safe; the arena's lock covers it.
+// synchronise. A tag can also be a graph pool's: no stream's, but while a capture is bound to it, that
+// stream's in place of its own. Not thread-safe; the arena's lock covers it.
 #pragma once
 
 #include <array>
@@ -25,6 +26,9 @@ class StreamTags {
   // The tag of a stream on which something is free; kClean where there is none.
   [[nodiscard]] Tag find(Stream stream) const {
     stream = canonical(stream);
+    if (bound_ != 0) [[unlikely]] {
+      if (const Tag pool = pool_of(stream); pool != kClean) return pool;
+    }
     if (handles_[last_] == stream && (named_ >> last_ & 1U) != 0) return last_;
     return find_slow(stream);
   }
@@ -40,7 +44,24 @@ class StreamTags {
   void release(Tag tag) {
     used_ &= ~(std::uint64_t{1} << tag);
     named_ &= used_;
+    pools_ &= used_;
   }
+
+  // Of these tags, those whose streams can have an event: alive, by the promise of stream_gone, and one
+  // stream each. Not the legacy default stream, which is one a context. And their streams.
+  [[nodiscard]] std::uint64_t with_events(std::uint64_t tags) const;
+  [[nodiscard]] Stream stream_of(Tag tag) const { return handles_[tag]; }
+
+  // A tag for a graph pool; kUnknown where all are taken.
+  [[nodiscard]] Tag make_pool();
+  [[nodiscard]] bool is_pool(Tag tag) const { return (pools_ >> tag & 1U) != 0; }
+  // The pool stands for `stream` until unbound: the stream is being captured.
+  void bind(Tag pool, Stream stream);
+  void unbind(Tag pool) { bound_ &= ~(std::uint64_t{1} << pool); }
+  [[nodiscard]] bool is_bound(Tag pool) const { return (bound_ >> pool & 1U) != 0; }
+  // The pool that stands for a stream now; kClean: none.
+  [[nodiscard]] Tag pool_of(Stream stream) const;
+  [[nodiscard]] bool capturing() const { return bound_ != 0; }
 
   static constexpr Stream kLegacy = 1;     // CU_STREAM_LEGACY, the same stream as 0
   static constexpr Stream kPerThread = 2;  // CU_STREAM_PER_THREAD, one handle for many
@@ -49,9 +70,12 @@ class StreamTags {
  private:
   [[nodiscard]] Tag find_slow(Stream stream) const;
   [[nodiscard]] Tag make(Stream stream);
+  [[nodiscard]] Tag take_vacant();
 
   std::uint64_t used_ = 0;   // tags that blocks may carry
   std::uint64_t named_ = 0;  // those of them that a stream can still match
+  std::uint64_t pools_ = 0;  // those of them that are graph pools
+  std::uint64_t bound_ = 0;  // those of these that stand for a stream
   std::array<Stream, kTags> handles_{};
   mutable Tag last_ = 1;
 };

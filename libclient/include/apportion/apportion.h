@@ -109,14 +109,40 @@ APPORTION_API apportion_status apportion_allocate(apportion_client* client, size
                                                   apportion_stream stream, uint32_t flags, void** pointer);
 
 /* Frees a block. Its last use, on whatever stream, must be ordered before `stream`'s work so far. It is
- * reused on `stream` at once, elsewhere only after the GPU was synchronised. NULL does nothing. Errors:
- * INVALID (freed twice, or not from this session); BUSY; NOT_ATTACHED; of an exact block also DRIVER: then it
- * is lost. */
+ * reused on `stream` at once, elsewhere only after the GPU has passed that point of it. NULL does nothing.
+ * Errors: INVALID (freed twice, or not from this session); BUSY; NOT_ATTACHED; of an exact block also DRIVER:
+ * then it is lost. */
 APPORTION_API apportion_status apportion_deallocate(apportion_client* client, void* pointer,
                                                     apportion_stream stream);
 
-/* Call before a stream is destroyed: a new stream may get its handle, and must not inherit its frees. */
+/* Call before a stream is destroyed: its handle must not be asked any more how far it is, and a new stream
+ * may get it and must not inherit its frees. */
 APPORTION_API apportion_status apportion_stream_gone(apportion_client* client, apportion_stream stream);
+
+/* What a captured graph uses. 0 is none; a value that was released stays invalid for ever. */
+typedef uint64_t apportion_graph_pool;
+
+/* Call right before cuStreamBeginCapture on `stream`. From here on, blocks allocated or freed on it are the
+ * pool's: a graph will write them when it is launched, so after they were freed they go to no other stream,
+ * and their memory stays mapped, until the pool is released. Within the capture, and in later ones with the
+ * same pool, they are used again; such graphs must run one after the other, in the order of their captures.
+ * *pool: 0 for a new one, which is then set; else one of this session that no capture is bound to. A side
+ * stream that joins a capture needs a pool of its own. Until the end, nothing of this session synchronises
+ * the context: apportion_trim_to, and freeing an exact block, answer BUSY. Without this call, the arena does
+ * not know of a capture. Blocks with APPORTION_EXACT have no pool: free them when the graph is gone. Errors:
+ * INVALID (a default stream, a stream that is bound, no such pool); BUSY (the pool is bound; too many pools);
+ * OUT_OF_MEMORY; NOT_ATTACHED. */
+APPORTION_API apportion_status apportion_graph_pool_begin(apportion_client* client, apportion_stream stream,
+                                                          apportion_graph_pool* pool);
+
+/* Call after cuStreamEndCapture, failed or not. Errors: INVALID (no pool is bound to the stream). */
+APPORTION_API apportion_status apportion_graph_pool_end(apportion_client* client, apportion_stream stream);
+
+/* Call when the graphs captured with the pool are destroyed or will never be launched again. What they used
+ * becomes free after a synchronise; blocks that are live still are as any other. Errors: INVALID (no such
+ * pool); BUSY (a capture is bound to it). */
+APPORTION_API apportion_status apportion_graph_pool_release(apportion_client* client,
+                                                            apportion_graph_pool pool);
 
 /* Leases and maps chunks until the session holds at least `bytes`, live blocks included, so that a program
  * that would not fit fails when it starts instead of in the middle of its work. What is allocated up to that
@@ -185,6 +211,8 @@ typedef struct apportion_stats {
   uint64_t chunks_returned; /* (count) */
   uint64_t magazine_hits;   /* allocations served by the calling thread's magazines, without a lock (count) */
   uint64_t magazine_bytes;  /* of cached_bytes: kept by threads for their next small blocks */
+  uint64_t graph_pool_bytes; /* of cached_bytes: kept for captured graphs until their pools are released */
+  uint64_t events;           /* recorded to wait for what a single stream has freed (count) */
 } apportion_stats;
 
 APPORTION_API apportion_status apportion_get_stats(apportion_client* client, apportion_stats* stats);

@@ -123,6 +123,13 @@ class Session {
     require(apportion_trim_to(client_, bytes, &returned));
     return returned;
   }
+  // Around a capture, and when its graphs are gone. 0: a new pool. Returns the pool.
+  apportion_graph_pool graph_pool_begin(apportion_stream stream, apportion_graph_pool pool = 0) {
+    require(apportion_graph_pool_begin(client_, stream, &pool));
+    return pool;
+  }
+  void graph_pool_end(apportion_stream stream) { require(apportion_graph_pool_end(client_, stream)); }
+  void graph_pool_release(apportion_graph_pool pool) { require(apportion_graph_pool_release(client_, pool)); }
   void stream_gone(apportion_stream stream) { require(apportion_stream_gone(client_, stream)); }
   [[nodiscard]] apportion_info info() const {
     apportion_info info = {};

@@ -29,6 +29,8 @@ ArenaStats arena_of_distinct_figures() {
   arena.chunks_returned = 18;
   arena.magazine_hits = 19;
   arena.magazine_bytes = 20_B;
+  arena.graph_pool_bytes = 21_B;
+  arena.events = 22;
   return arena;
 }
 
@@ -60,6 +62,8 @@ TEST_CASE("the program's statistics have each figure of the arena in its own fie
   CHECK(stats.chunks_returned == 18);
   CHECK(stats.magazine_hits == 19);
   CHECK(stats.magazine_bytes == 20);
+  CHECK(stats.graph_pool_bytes == 21);
+  CHECK(stats.events == 22);
   CHECK(stats.bytes_limit == 19);
   CHECK(stats.bytes_reservable_limit == 20);
 }

@@ -91,10 +91,21 @@ class ModelSource final : public ChunkSource {
     return Done{};
   }
 
+  Status wait_for(std::span<const Stream> streams) override {
+    const Inside inside(*this, "wait_for");
+    if (fail_wait) return failed(*fail_wait);
+    for (const Stream stream : streams) {
+      if (gone.count(stream) != 0) faults.push_back("an event on a stream that is gone");
+      ++waits[stream];
+    }
+    events += streams.size();
+    return Done{};
+  }
+
   [[nodiscard]] bool lost() const override { return lost_; }
 
   // What a test arms. Errc::driver leaves the addresses of the call lost.
-  std::optional<Error> fail_map, fail_move, fail_unmap, fail_synchronize;
+  std::optional<Error> fail_map, fail_move, fail_unmap, fail_synchronize, fail_wait;
   std::size_t fail_unmap_at = 0;
   bool lose_rest = false;  // map answers the minimum, and what it tried beyond is in an unknown state
   std::function<void(const std::string&)> on_call;
@@ -105,6 +116,9 @@ class ModelSource final : public ChunkSource {
   std::vector<std::string> calls;
   std::vector<std::string> faults;  // rules of ChunkSource that the arena broke
   std::atomic<std::uint64_t> synchronizes{0};
+  std::map<Stream, std::uint64_t> waits;
+  std::uint64_t events = 0;
+  std::set<Stream> gone;  // the test's to fill
 
  private:
   class Inside {

@@ -1,6 +1,9 @@
-// Threads doing random things to one arena, against a map of what is live. Under ThreadSanitizer too.
+// Threads doing random things to one arena, on several streams and under captures, against a map of what is
+// live. Under ThreadSanitizer too.
+#include <map>
 #include <mutex>
 #include <random>
+#include <set>
 #include <thread>
 
 #include "libclient/arena.hpp"
@@ -18,24 +21,41 @@ constexpr int kCheckedSteps = 600;  // each with a full check()
 constexpr int kCheckedSteps = 2500;
 #endif
 
-// What the threads agree is live. Catch2's assertions are for one thread, so faults are collected.
+// What the threads agree is live, and what is kept for whose graphs. Catch2's assertions are for one thread,
+// so faults are collected.
 class Reference {
  public:
-  void add(Address address, Bytes size) {
+  void add(Address address, Bytes size, std::uint64_t pool) {
     const std::lock_guard lock(mutex_);
-    const auto after = live_.upper_bound(address);
-    if (after != live_.end() && address + size.value > after->first) fault_ = "two live blocks overlap";
-    if (after != live_.begin()) {
-      const auto before = std::prev(after);
-      if (before->first + before->second.value > address) fault_ = "two live blocks overlap";
-    }
-    live_.emplace(address, size);
+    const Address end = address + size.value;
+    if (overlaps(live_, address, end)) fault_ = "two live blocks overlap";
+    live_.emplace(address, Block{size, pool});
     total_ += size;
+    for (auto kept = first_at(kept_, address); kept != kept_.end() && kept->first < end;) {
+      const Address start = kept->first;
+      const Block old = kept->second;
+      const Address stop = start + old.size.value;
+      if (old.pool != pool) fault_ = "a block that a graph uses was handed out";
+      kept = kept_.erase(kept);
+      if (start < address) kept_.emplace(start, Block{Bytes{address - start}, old.pool});
+      if (stop > end) kept = kept_.emplace(end, Block{Bytes{stop - end}, old.pool}).first;
+    }
   }
-  void remove(Address address) {
+  // Before it is freed on a stream that `capturing` is bound to, 0 for none.
+  void remove(Address address, std::uint64_t capturing) {
     const std::lock_guard lock(mutex_);
-    total_ -= live_.at(address);
+    const Block block = live_.at(address);
+    total_ -= block.size;
     live_.erase(address);
+    const std::uint64_t pool = block.pool != 0 && released_.count(block.pool) == 0 ? block.pool : capturing;
+    if (pool != 0) kept_.emplace(address, Block{block.size, pool});
+  }
+  // Before a pool is released.
+  void release(std::uint64_t pool) {
+    const std::lock_guard lock(mutex_);
+    released_.insert(pool);
+    for (auto kept = kept_.begin(); kept != kept_.end();)
+      kept = kept->second.pool == pool ? kept_.erase(kept) : std::next(kept);
   }
   void fault(std::string what) {
     const std::lock_guard lock(mutex_);
@@ -51,63 +71,149 @@ class Reference {
   }
 
  private:
+  struct Block {
+    Bytes size;
+    std::uint64_t pool = 0;
+  };
+  using Map = std::map<Address, Block>;
+  // The first that ends after `address`.
+  static Map::iterator first_at(Map& map, Address address) {
+    auto at = map.upper_bound(address);
+    if (at != map.begin()) {
+      const auto before = std::prev(at);
+      if (before->first + before->second.size.value > address) at = before;
+    }
+    return at;
+  }
+  static bool overlaps(Map& map, Address address, Address end) {
+    const auto at = first_at(map, address);
+    return at != map.end() && at->first < end;
+  }
+
   std::mutex mutex_;
-  std::map<Address, Bytes> live_;
+  Map live_;
+  Map kept_;
+  std::set<std::uint64_t> released_;
   Bytes total_;
   std::string fault_;
 };
 
-void play(Arena& arena, Reference& reference, unsigned seed, int steps) {
-  std::mt19937_64 random(seed);
+// One thread's random walk. Its captures are of a stream of its own.
+class Player {
+ public:
+  Player(Arena& arena, Reference& reference, unsigned seed, Stream own)
+      : arena_(arena), reference_(reference), random_(seed), own_(own) {}
+
+  void play(int steps) {
+    for (int step = 0; step < steps; ++step) {
+      const auto dice = random_() % 100;
+      if (dice < 50) {
+        allocate(dice == 0);
+      } else if (dice < 95) {
+        if (!mine_.empty()) free(random_() % mine_.size(), stream());
+      } else if (dice == 95) {
+        capture();
+      } else if (dice == 96) {
+        const Status reserved = arena_.reserve(Bytes{random_() % (16 << 20)});
+        if (!reserved.ok() && reserved.error().code != Errc::quota)
+          reference_.fault(reserved.error().message);
+      } else if (dice == 97) {
+        const Result<Bytes> trimmed = arena_.trim_to(Bytes{random_() % (64 << 20)});
+        if (!trimmed.ok() && trimmed.error().code != Errc::busy) reference_.fault("trim failed");
+      } else if (dice == 98) {
+        if (arena_.deallocate(0x1000, 0).ok()) reference_.fault("a foreign pointer was freed");
+        if (!arena_.stream_gone(1000 + random_() % 3).ok()) reference_.fault("stream_gone failed");
+      } else {
+        if (!arena_.stats().ok()) reference_.fault("stats failed");
+      }
+    }
+    while (capturing_ != 0 || pool_ != 0)
+      capture();
+    while (!mine_.empty())
+      free(mine_.size() - 1, 0);
+  }
+
+ private:
   struct Block {
     Address address;
     Bytes size;
   };
-  std::vector<Block> mine;
-  for (int step = 0; step < steps; ++step) {
-    const Stream stream = 1000 + random() % 3;
-    const auto dice = random() % 100;
-    if (dice < 50) {
-      // Most go through magazines.
-      const std::uint64_t kind = random() % 10;
-      const std::uint64_t size = 1 + random() % (kind < 2 ? 9 << 20 : kind < 4 ? 200 << 10 : 32 << 10);
-      const Result<Address> block = dice == 0 ? arena.allocate_exact({size}) : arena.allocate({size}, stream);
-      if (!block.ok()) {
-        const bool no_run = block.error().message.rfind("no run of addresses", 0) == 0;
-        if (block.error().code != Errc::quota && !no_run) reference.fault(block.error().message);
-        continue;
-      }
-      const Result<Bytes> real = arena.size_of(*block);
-      if (!real.ok() || real.value().value < size) {
-        reference.fault("a block is smaller than it was asked for");
-        return;
-      }
-      reference.add(*block, *real);
-      mine.push_back({*block, *real});
-    } else if (dice < 97) {
-      if (mine.empty()) continue;
-      const std::size_t index = random() % mine.size();
-      const Block block = mine[index];
-      mine[index] = mine.back();
-      mine.pop_back();
-      reference.remove(block.address);
-      if (!arena.deallocate(block.address, stream).ok()) reference.fault("a live block could not be freed");
-    } else if (dice == 97) {
-      if (!arena.trim_to(Bytes{random() % (64 << 20)}).ok()) reference.fault("trim failed");
-    } else if (dice == 98) {
-      const Status reserved = arena.reserve(Bytes{random() % (16 << 20)});
-      if (!reserved.ok() && reserved.error().code != Errc::quota) reference.fault(reserved.error().message);
-      if (arena.deallocate(0x1000, stream).ok()) reference.fault("a foreign pointer was freed");
-      if (!arena.stream_gone(stream).ok()) reference.fault("stream_gone failed");
+
+  [[nodiscard]] Stream stream() {
+    return capturing_ != 0 && random_() % 2 == 0 ? own_ : 1000 + random_() % 3;
+  }
+  [[nodiscard]] std::uint64_t pool_of(Stream stream) const { return stream == own_ ? capturing_ : 0; }
+
+  void allocate(bool exact) {
+    // Most go through magazines.
+    const std::uint64_t kind = random_() % 10;
+    const std::uint64_t size = 1 + random_() % (kind < 2 ? 9 << 20 : kind < 4 ? 200 << 10 : 32 << 10);
+    const Stream on = exact ? 0 : stream();
+    const Result<Address> block = exact ? arena_.allocate_exact({size}) : arena_.allocate({size}, on);
+    if (!block.ok()) {
+      const bool no_run = block.error().message.rfind("no run of addresses", 0) == 0;
+      if (block.error().code != Errc::quota && !no_run) reference_.fault(block.error().message);
+      return;
+    }
+    const Result<Bytes> real = arena_.size_of(*block);
+    if (!real.ok() || real.value().value < size) {
+      reference_.fault("a block is smaller than it was asked for");
+      return;
+    }
+    reference_.add(*block, *real, pool_of(on));
+    if (exact) exact_.insert(*block);
+    mine_.push_back({*block, *real});
+  }
+
+  void free(std::size_t index, Stream on) {
+    const Block block = mine_[index];
+    mine_[index] = mine_.back();
+    mine_.pop_back();
+    const bool exact = exact_.count(block.address) != 0;
+    reference_.remove(block.address, exact ? 0 : pool_of(on));
+    const Status freed = arena_.deallocate(block.address, on);
+    if (freed.ok()) {
+      exact_.erase(block.address);
+    } else if (exact && freed.error().code == Errc::busy) {  // some thread captures; it is live still
+      reference_.add(block.address, block.size, 0);
+      mine_.push_back(block);
+      std::this_thread::yield();
     } else {
-      if (!arena.stats().ok()) reference.fault("stats failed");
+      reference_.fault("a live block could not be freed");
     }
   }
-  for (const Block& block : mine) {
-    reference.remove(block.address);
-    if (!arena.deallocate(block.address, 0).ok())
-      reference.fault("a live block could not be freed at the end");
+
+  // The next step of: begin, end, and perhaps again, release.
+  void capture() {
+    if (capturing_ != 0) {
+      if (!arena_.graph_pool_end(own_).ok()) reference_.fault("a capture could not end");
+      capturing_ = 0;
+    } else if (pool_ != 0 && random_() % 3 != 0) {
+      reference_.release(pool_);
+      if (!arena_.graph_pool_release(pool_).ok()) reference_.fault("a pool could not be released");
+      pool_ = 0;
+    } else {
+      const Result<std::uint64_t> begun = arena_.graph_pool_begin(own_, pool_);
+      if (begun.ok()) {
+        pool_ = capturing_ = *begun;
+      } else if (begun.error().code != Errc::busy) {
+        reference_.fault(begun.error().message);
+      }
+    }
   }
+
+  Arena& arena_;
+  Reference& reference_;
+  std::mt19937_64 random_;
+  const Stream own_;
+  std::uint64_t pool_ = 0;
+  std::uint64_t capturing_ = 0;
+  std::vector<Block> mine_;
+  std::set<Address> exact_;
+};
+
+void play(Arena& arena, Reference& reference, unsigned seed, int steps) {
+  Player(arena, reference, seed, 5000 + seed % 10).play(steps);
 }
 
 }  // namespace

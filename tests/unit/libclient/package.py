@@ -13,8 +13,8 @@ LIBRARY = os.path.join(BUILD, "libclient", "libapportion.so")
 
 # Names are only ever added (libclient/apportion.map): a program that was linked must go on starting.
 NAMES = """apportion_allocate apportion_attach apportion_check apportion_deallocate apportion_detach
-apportion_get_info apportion_get_stats apportion_last_error apportion_reserve apportion_status_name apportion_stream_gone
-apportion_trim_to apportion_version""".split()
+apportion_get_info apportion_get_stats apportion_graph_pool_begin apportion_graph_pool_end apportion_graph_pool_release
+apportion_last_error apportion_reserve apportion_status_name apportion_stream_gone apportion_trim_to apportion_version""".split()
 
 # Sizes and places of what callers compiled in, on 64 bits. They only ever grow at the end.
 LAYOUT = """
@@ -29,9 +29,9 @@ AT(apportion_info, session_id, 80); AT(apportion_info, simulated, 88); AT(apport
 AT(apportion_info, device_uuid, 160); AT(apportion_info, device_name, 208);
 AT(apportion_stats, num_allocs, 8); AT(apportion_stats, bytes_in_use, 16); AT(apportion_stats, bytes_limit, 40);
 AT(apportion_stats, pool_bytes, 80); AT(apportion_stats, live_blocks, 96); AT(apportion_stats, fragmentation, 128);
-AT(apportion_stats, chunks_returned, 184);
+AT(apportion_stats, chunks_returned, 184); AT(apportion_stats, magazine_hits, 192);
 typedef char info_grows[sizeof(apportion_info) >= 304 ? 1 : -1];
-typedef char stats_grow[sizeof(apportion_stats) >= 192 ? 1 : -1];
+typedef char stats_grow[sizeof(apportion_stats) >= 216 ? 1 : -1];
 typedef char statuses[APPORTION_QUOTA == 4 && APPORTION_BUSY == 11 && APPORTION_TIMED_OUT == 12 ? 1 : -1];
 """
 

@@ -50,6 +50,20 @@ TEST_CASE("RAII: reserve holds what it says, and what would not fit is refused a
   CHECK(session.stats().bytes_reserved == 20 << 20);
 }
 
+TEST_CASE("RAII: a graph pool keeps what was freed under capture until it is released") {
+  FakeBroker broker;
+  apportion::Session session = attach(broker);
+  const auto stream = reinterpret_cast<apportion_stream>(std::uintptr_t{0xa000});
+  const apportion_graph_pool pool = session.graph_pool_begin(stream);
+  session.allocate(4 << 20, stream).reset();
+  session.graph_pool_end(stream);
+  CHECK(session.stats().graph_pool_bytes == 4 << 20);
+  CHECK_THROWS_AS(session.graph_pool_begin(nullptr), apportion::Failure);
+  session.graph_pool_release(pool);
+  CHECK(session.stats().graph_pool_bytes == 0);
+  CHECK_THROWS_AS(session.graph_pool_release(pool), apportion::Failure);
+}
+
 TEST_CASE("RAII: a refusal is thrown with its status and the library's line") {
   FakeBroker broker;
   apportion::Session session = attach(broker);
