@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""packaging/man against what the programs say of themselves: the options of --help, the keys of docs/config.md (which the
+"""deploy/man against what the programs say of themselves: the options of --help, the keys of docs/config.md (which the
 parser's own table is held against elsewhere). Prints TAP."""
 import pathlib
 import re
@@ -10,7 +10,7 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "tests/support"))
 from broker import PATIENCE_S, Tap, program  # noqa: E402
 
-MAN = ROOT / "packaging/man"
+MAN = ROOT / "deploy/man"
 APPORTION, DAEMON = program("cli/apportion"), program("broker/apportiond")
 EVERYWHERE = {"--help", "--version"}
 
