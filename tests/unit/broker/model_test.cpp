@@ -269,7 +269,7 @@ TEST_CASE("model: while nobody is above its guarantee, every guaranteed request 
       }
       bool other_pending = false;  // a request of the same job that is being prepared counts as used
       for (std::size_t place = 0; place < 4; ++place) {
-        other_pending = other_pending || (world.client(place).request_pending &&
+        other_pending = other_pending || (world.client(place).request_pending() &&
                                           world.job_of(place) == world.job_of(step.place));
       }
       static_cast<void>(world.take_refusals());

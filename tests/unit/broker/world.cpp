@@ -134,8 +134,10 @@ void World::carry_out(const Action& action) {
     hand_over(*grant);
   } else if (const auto* refusal = std::get_if<actions::SendRefusal>(&action)) {
     refusals_.push_back(refusal->refusal);
-    if (const std::size_t place = place_of(refusal->session); place < clients_.size()) {
-      clients_[place].request_pending = false;
+    // Of a grant that could not be sent, perhaps: a later request may wait still.
+    if (const std::size_t place = place_of(refusal->session);
+        place < clients_.size() && clients_[place].pending == refusal->request) {
+      clients_[place].pending = {};
     }
   }
 }
@@ -162,7 +164,7 @@ void World::hand_over(const actions::SendGrant& grant) {
     client.has.insert(id);
   }
   client.unacked.push_back({grant.request, grant.ids});
-  client.request_pending = false;
+  if (client.pending == grant.request) client.pending = {};
 }
 
 JobIndex World::job_of(std::size_t place) const {
@@ -174,7 +176,7 @@ Bytes World::used(std::size_t place) const {
 
 bool World::any_request_pending() const {
   return std::any_of(clients_.begin(), clients_.end(),
-                     [](const Client& client) { return client.request_pending; });
+                     [](const Client& client) { return client.request_pending(); });
 }
 
 Bytes World::physical() const {
@@ -209,18 +211,14 @@ void World::apply(const Step& step) {
       break;
     }
     case Kind::request:
-      client.request_pending = true;
-      feed(events::Request{
-          session, {next_request_++}, kTestChunk * step.min, kTestChunk * step.want, false, false});
+      client.pending = {next_request_++};
+      feed(events::Request{session, client.pending, kTestChunk * step.min, kTestChunk * step.want, false,
+                           false});
       break;
     case Kind::request_exact:
-      client.request_pending = true;
-      feed(events::Request{session,
-                           {next_request_++},
-                           setup_.granularity * step.min,
-                           setup_.granularity * step.min,
-                           true,
-                           false});
+      client.pending = {next_request_++};
+      feed(events::Request{session, client.pending, setup_.granularity * step.min,
+                           setup_.granularity * step.min, true, false});
       break;
     case Kind::ack: {
       const Grant grant = client.unacked.front();
@@ -265,7 +263,7 @@ void World::apply(const Step& step) {
       break;
     case Kind::hang_up:
       client.connected = false;
-      client.request_pending = false;
+      client.pending = {};
       feed(events::HungUp{session});
       break;
     case Kind::resume: {

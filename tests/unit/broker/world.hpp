@@ -39,7 +39,8 @@ struct Client {
   std::int32_t pid = 0;
   std::set<ChunkId> has;      // mapped, or as fds in the socket
   std::deque<Grant> unacked;  // received, not acknowledged
-  bool request_pending = false;
+  [[nodiscard]] bool request_pending() const { return pending.value != 0; }
+  RequestId pending{};  // 0: no request is unanswered
 };
 
 struct Step {

@@ -133,7 +133,7 @@ std::string World::fingerprint() const {
   for (const Client& client : clients_) {
     add(client.session ? 1 : 0);
     add(client.connected ? 1 : 0);
-    add(client.request_pending ? 1 : 0);
+    add(client.request_pending() ? 1 : 0);
     add(client.has.size());
     for (const Grant& grant : client.unacked)
       add(grant.ids.size());

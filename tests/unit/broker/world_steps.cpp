@@ -20,7 +20,7 @@ std::vector<Step> World::steps(const std::vector<std::uint64_t>& sizes, bool fai
     }
     out.push_back({Kind::hang_up, i});
     out.push_back({Kind::detach, i});
-    if (!client.request_pending) {
+    if (!client.request_pending()) {
       for (const std::uint64_t size : sizes)
         out.push_back({Kind::request, i, size, size});
       out.push_back({Kind::request, i, 1, sizes.back() + 1});
