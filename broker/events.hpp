@@ -81,6 +81,12 @@ struct Released {
   std::vector<ChunkId> ids;
 };
 
+// The client has given back, by Released, what it can of what RECLAIM asked for.
+struct Reclaimed {
+  SessionId session;
+  RequestId reclaim;
+};
+
 // A clean goodbye: the client says that it holds nothing any more.
 struct Detached {
   SessionId session;
@@ -156,7 +162,7 @@ struct Tick {
 
 using Event =
     std::variant<events::SessionWanted, events::Request, events::Acked, events::Nacked, events::GrantUnsent,
-                 events::Released, events::Detached, events::HungUp, events::ProcessGone, events::ChunkMade,
+                 events::Released, events::Reclaimed, events::Detached, events::HungUp, events::ProcessGone, events::ChunkMade,
                  events::MakeFailed, events::ChunkUnmade, events::UnmakeFailed, events::Scrubbed,
                  events::ScrubFailed, events::KeeperAcked, events::DeviceRoom, events::Tick>;
 

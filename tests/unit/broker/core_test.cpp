@@ -73,6 +73,7 @@ TEST_CASE("core R9: two processes of one job have one account; the second is ref
   world.attach(1);
   CHECK(world.take(0, 3).size() == 3);
   CHECK(world.take(1, 3).empty());
+  world.apply({Kind::give_back_none, 0});
   const Refusal refusal = world.take_refusals().at(0);
   CHECK(refusal.rule == Refusal::Rule::limit);
   CHECK(refusal.used == 96_MiB);
