@@ -50,6 +50,7 @@ struct Request {
   Bytes want;             // at least min; both are rounded up
   bool exact = false;     // one chunk of exactly this size (rounded to the granularity): min == want
   bool may_wait = false;  // a burst that may wait (waiting is built later: today it is refused at once)
+  bool ahead = false;     // nobody needs it yet: from what is there or not at all, and a refusal is no trouble
 };
 
 // The client mapped these chunks of a grant; with no ids, all of it.
@@ -151,6 +152,7 @@ struct DeviceRoom {
   std::optional<Bytes> foreign;
   SteadyNs read_at;
   Bytes clients = {};  // of `foreign`, what is our clients' own: contexts and libraries, which is overhead
+  bool helper = false;  // the broker's helper runs: its context is in what is used, and goes when it likes
 };
 
 // Time passed. Wanted a few times a second while Core::wants_tick(), at once after anything that may matter.

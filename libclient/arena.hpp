@@ -77,6 +77,12 @@ class Arena {
   // Gives back chunks without a live block, wherever they lie, until no more than `mapped` is mapped; with 0,
   // all of them. Returns what was given back.
   [[nodiscard]] Result<Bytes> trim_to(Bytes mapped);
+  // The same for somebody else who needs `bytes`. What was reserved stays, unless reserved_too.
+  struct Given {
+    Bytes bytes;                 // this much was given back,
+    std::optional<Error> error;  // and why not more, where it is not that nothing more was idle
+  };
+  [[nodiscard]] Given give(Bytes bytes, bool reserved_too);
 
   // The size of the live block that starts at `block`.
   [[nodiscard]] Result<Bytes> size_of(Address block);
@@ -165,7 +171,7 @@ class Arena {
   [[nodiscard]] bool wait_for(std::uint64_t tags);
   void release_tags();                                 // only while nothing is taken aside
   [[nodiscard]] Taken take_idle(std::uint32_t limit);  // with both locks
-  [[nodiscard]] Result<Bytes> give_back(Bytes target);
+  [[nodiscard]] Given give_back(Bytes target);
   [[nodiscard]] Status free_exact(Address block);
 
   ChunkSource& source_;
@@ -186,6 +192,7 @@ class Arena {
   std::uint32_t epoch_ = 1;         // of the frees that happen now
   std::map<Address, Bytes> exact_;  // sizes of exact blocks, also of one that is being made
   Bytes exact_bytes_;
+  Bytes reserved_;                // by reserve: so much stays mapped
   std::uint64_t kept_units_ = 0;  // by magazines, as published
   ArenaStats counts_;             // of calls that magazines did not serve
 };

@@ -207,14 +207,36 @@ Result<Bytes> Arena::trim_to(Bytes target) {
   if (lock_.held_by_this_thread()) return arena_busy();
   const SlowGuard guard(slow_);
   if (!guard.held()) return arena_busy();
-  return give_back(target);
+  {
+    const Locked locked(lock_);
+    reserved_ = std::min(reserved_, target);
+  }
+  const Given given = give_back(target);
+  if (given.error) return *given.error;
+  return given.bytes;
 }
 
-Result<Bytes> Arena::give_back(Bytes target) {
+Arena::Given Arena::give(Bytes bytes, bool reserved_too) {
+  if (lock_.held_by_this_thread()) return {{}, arena_busy()};
+  const SlowGuard guard(slow_);
+  if (!guard.held()) return {{}, arena_busy()};
+  Bytes target;
+  {
+    const Locked locked(lock_);
+    target = saturating_sub(mapped(), bytes);
+    if (!reserved_too) target = std::max(target, reserved_);
+  }
+  Given given = give_back(target);
+  const Locked locked(lock_);
+  reserved_ = std::min(reserved_, mapped());
+  return given;
+}
+
+Arena::Given Arena::give_back(Bytes target) {
   Taken taken;
   {
     const Locked locked(lock_);
-    if (mapped() <= target) return Bytes{0};
+    if (mapped() <= target) return {};
   }
   static_cast<void>(empty_magazines(std::nullopt).ok());
   {
@@ -222,7 +244,7 @@ Result<Bytes> Arena::give_back(Bytes target) {
     const Bytes above = saturating_sub(mapped(), target);
     taken = take_idle(static_cast<std::uint32_t>(round_up(above, chunk_) / chunk_));
   }
-  if (taken.nodes.empty()) return Bytes{0};
+  if (taken.nodes.empty()) return {};
   ChunkSource::Returned returned;
   const Status passed = synchronize(kNoStream);
   if (passed.ok()) {
@@ -245,8 +267,7 @@ Result<Bytes> Arena::give_back(Bytes target) {
     }
   }
   counts_.chunks_returned += returned.count;
-  if (returned.error) return *returned.error;
-  return chunk_ * returned.count;
+  return {chunk_ * returned.count, std::move(returned.error)};
 }
 
 Status Arena::reserve(Bytes bytes) {
@@ -262,7 +283,7 @@ Status Arena::reserve(Bytes bytes) {
   {
     const Locked locked(lock_);
     const Bytes missing = saturating_sub(bytes, mapped());
-    if (missing.value == 0) return Done{};
+    if (missing.value == 0) return reserved_ = std::max(reserved_, bytes), Done{};
     count = static_cast<std::uint32_t>(round_up(missing, chunk_) / chunk_);
     node = large_.blocks.take_hole(count);
     if (node == kNoNode) return Error{Errc::out_of_memory, "no run of addresses for " + to_text(missing)};
@@ -277,6 +298,7 @@ Status Arena::reserve(Bytes bytes) {
   }
   APPORTION_CHECK(*leased == count);
   large_.blocks.make_chunks(node);
+  reserved_ = std::max(reserved_, bytes);
   counts_.chunks_leased += count;
   note_mapped();
   return Done{};
@@ -307,8 +329,7 @@ Result<Address> Arena::allocate_exact(Bytes bytes) {
   Status status = shielded([&] { return source_.map_exact(block, size); });
   // The job is at its limit, and part of what it holds is idle here: give that back first.
   if (!status.ok() && out_of_room(status.error())) {
-    if (const Result<Bytes> given = give_back({0}); given.ok() && (*given).value > 0)
-      status = shielded([&] { return source_.map_exact(block, size); });
+    if (give_back({0}).bytes.value > 0) status = shielded([&] { return source_.map_exact(block, size); });
   }
   const Locked locked(lock_);
   if (!status.ok()) {

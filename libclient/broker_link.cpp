@@ -212,8 +212,31 @@ void BrokerLink::settle_stranger(const wire::Message& message, channel::Datagram
     if (grant->header.epoch < welcome_.header.epoch) return;  // F54: that broker's leases are settled already
     refuse_grant(*grant, Errc::timed_out);
   } else if (const auto* reclaim = as<wire::Reclaim>(message)) {
-    reclaim_ = reclaim->bytes;
+    const std::lock_guard lock(recalls_mutex_);
+    if (recalls_.size() == kMostRecalls) {
+      lose({Errc::protocol, "the broker at " + path_ + " asks for memory back faster than it can be given"});
+    } else {
+      recalls_.push_back({reclaim->header.request_id, Bytes{reclaim->bytes}});
+      recalls_waiting_ = recalls_.size();
+    }
   }
+}
+
+std::optional<BrokerLink::Recall> BrokerLink::take_recall() {
+  const std::lock_guard lock(recalls_mutex_);
+  if (recalls_.empty()) return std::nullopt;
+  const Recall oldest = recalls_.front();
+  recalls_.pop_front();
+  recalls_waiting_ = recalls_.size();
+  return oldest;
+}
+
+Status BrokerLink::settle(const Recall& recall, Bytes given, std::optional<Errc> why_not_more) {
+  const std::lock_guard lock(mutex_);
+  auto message = wire::make<wire::Reclaimed>(recall.request_id, welcome_.header.epoch);
+  message.bytes = given.value;
+  message.code = why_not_more ? 1 + static_cast<std::uint32_t>(*why_not_more) : 0;
+  return send(message);
 }
 
 void BrokerLink::acknowledge(const wire::Grant& grant) {

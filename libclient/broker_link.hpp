@@ -8,6 +8,7 @@
 
 #include <atomic>
 #include <chrono>
+#include <deque>
 #include <functional>
 #include <memory>
 #include <mutex>
@@ -66,8 +67,15 @@ class BrokerLink {
   // Closes the socket without a word: what is held stays charged until this process is gone.
   void hang_up();
 
-  // What the broker asked back since the last call; 0: nothing.
-  [[nodiscard]] Bytes take_reclaim() { return Bytes{reclaim_.exchange(0)}; }
+  // What the broker asked back, the oldest first; each is answered with settle(), once. Waits for nobody.
+  struct Recall {
+    std::uint64_t request_id = 0;
+    Bytes bytes;
+  };
+  [[nodiscard]] std::optional<Recall> take_recall();
+  [[nodiscard]] bool recalled() const { return recalls_waiting_.load(std::memory_order_relaxed) != 0; }
+  // What it asked for is released, as far as it was to be had: `given`, and why not more.
+  [[nodiscard]] Status settle(const Recall& recall, Bytes given, std::optional<Errc> why_not_more);
 
   // In a forked child: closes the child's copy of the socket, so that the parent's session ends with the
   // parent. Async-signal-safe; nothing else may be called in the child.
@@ -100,7 +108,11 @@ class BrokerLink {
   std::vector<Fd> pages_;
   std::uint64_t next_request_ = 1;
   std::optional<Error> lost_;
-  std::atomic<std::uint64_t> reclaim_{0};
+
+  static constexpr std::size_t kMostRecalls = 64;  // more unanswered ones are an attack
+  std::mutex recalls_mutex_;                       // of the next; taken inside mutex_, or alone
+  std::deque<Recall> recalls_;
+  std::atomic<std::size_t> recalls_waiting_{0};
 };
 
 }  // namespace apportion

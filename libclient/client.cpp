@@ -83,35 +83,43 @@ constinit thread_local std::uint32_t Client::ticks_ = 0;
 
 Result<Address> Client::allocate(Bytes bytes, Stream stream, bool exact) {
   Result<Address> block = exact ? arena_->allocate_exact(bytes) : arena_->allocate(bytes, stream);
-  answer_reclaim();
+  answer_recalls();
   report();
   return block;
 }
 
 Status Client::deallocate(Address block, Stream stream) {
   Status freed = arena_->deallocate(block, stream);
+  answer_recalls();
   tick();
   return freed;
 }
 
 Result<Bytes> Client::trim_to(Bytes mapped) {
   Result<Bytes> given = arena_->trim_to(mapped);
+  answer_recalls();
   report();
   return given;
 }
 
 Status Client::reserve(Bytes bytes) {
   Status reserved = arena_->reserve(bytes);
-  answer_reclaim();
+  answer_recalls();
   report();
   return reserved;
 }
 
-void Client::answer_reclaim() {
-  const Bytes asked = broker_->take_reclaim();
-  if (asked.value == 0) return;
-  if (const Result<ArenaStats> stats = arena_->stats(); stats.ok()) {
-    static_cast<void>(arena_->trim_to(saturating_sub(stats->pool_bytes, asked)).ok());
+// F56: what lies idle here may be needed by another session of the job. A lost connection is noticed by the
+// next request.
+void Client::answer_recalls() {
+  if (!broker_->recalled()) return;
+  const SlowGuard guard(answering_);
+  if (!guard.held()) return;
+  while (const std::optional<BrokerLink::Recall> recall = broker_->take_recall()) {
+    const Arena::Given given = arena_->give(recall->bytes, reclaimable_);
+    const std::optional<Errc> why_not_more =
+        given.error ? std::optional(given.error->code) : std::optional<Errc>();
+    static_cast<void>(broker_->settle(*recall, given.bytes, why_not_more).ok());
   }
 }
 

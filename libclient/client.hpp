@@ -39,7 +39,9 @@ class Client {
     if (freed) tick();
     return freed;
   }
-  [[nodiscard]] bool interrupted() const noexcept { return arena_->interrupted(); }
+  [[nodiscard]] bool interrupted() const noexcept {
+    return arena_->interrupted() || answering_.held_by_this_thread();
+  }
   [[nodiscard]] Result<Address> allocate(Bytes bytes, Stream stream, bool exact);
   Status deallocate(Address block, Stream stream);
   Status stream_gone(Stream stream) { return arena_->stream_gone(stream); }
@@ -80,8 +82,9 @@ class Client {
   void report() noexcept;
   [[nodiscard]] std::uint64_t reservable() const { return (small_.size() + large_.size()).value; }
   // After the slow path: gives back what the broker asked for meanwhile.
-  void answer_reclaim();
+  void answer_recalls();
 
+  SlowLock answering_;  // before the arena's: one thread answers the broker's recalls at a time (F48)
   bool reclaimable_ = false;
   bool detached_ = false;
   std::unique_ptr<BrokerLink> broker_;

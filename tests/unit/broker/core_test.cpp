@@ -47,7 +47,8 @@ TEST_CASE("core: reserve = leased takes memory from the device only for leases, 
 
 TEST_CASE("core: the job's page is published before the grant that depends on it") {
   CoreSetup setup = two_jobs();
-  setup.jobs[0].scrub = Scrub::never;  // granted within the event
+  for (JobRule& job : setup.jobs)
+    job.scrub = Scrub::never;  // granted within the event
   World world(setup, two_places());
   world.start();
   world.attach(0);

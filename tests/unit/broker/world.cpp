@@ -338,6 +338,7 @@ void World::apply(const Step& step) {
         APPORTION_CHECK(truth.bytes != Truth::Bytes::owners || truth.died ||
                         rule(truth.owner).scrub == Scrub::never);
         if (works) {
+          if (truth.bytes == Truth::Bytes::owners) loosened_.insert(truth.owner);
           handles_.erase(id);
           feed(events::ChunkUnmade{id, {now}});
         } else {

@@ -17,7 +17,10 @@ void World::check_passing_on(ChunkId id, Owner to) const {
     case Truth::Bytes::zeros:
       return;
     case Truth::Bytes::unknown:
-      return APPORTION_CHECK(wants == Scrub::never);
+      APPORTION_CHECK(wants == Scrub::never);
+      for (const Owner& left : loosened_)
+        APPORTION_CHECK(rule(left).scrub == Scrub::never);
+      return;
     case Truth::Bytes::owners:
       if (truth.owner == to) return APPORTION_CHECK(wants != Scrub::always);
       return APPORTION_CHECK(wants == Scrub::never && rule(truth.owner).scrub == Scrub::never);

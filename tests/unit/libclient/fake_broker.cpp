@@ -195,6 +195,7 @@ bool FakeBroker::answer(Session& session, const wire::Message& message) {
       static_cast<void>(channel::send(session.socket.get(), wire::bytes_of(released), {}, soon()).ok());
     }
   }
+  if (const auto* reclaimed = std::get_if<wire::Reclaimed>(&message)) seen_.reclaimed.push_back(*reclaimed);
   if (const auto* detach = std::get_if<wire::Detach>(&message)) {
     ++seen_.detaches;
     session.leases.clear();
@@ -227,7 +228,7 @@ void FakeBroker::welcome(Session& session, const wire::Hello& hello) {
 
 void FakeBroker::grant(Session& session, const wire::Request& request) {
   if (reclaim_first) {
-    auto reclaim = wire::make<wire::Reclaim>(0, kEpoch);
+    auto reclaim = wire::make<wire::Reclaim>(next_id_++, kEpoch);
     reclaim.bytes = 4 << 20;
     static_cast<void>(channel::send(session.socket.get(), wire::bytes_of(reclaim), {}, soon()).ok());
   }

@@ -49,6 +49,7 @@ class FakeBroker {
     int nacked = 0;  // chunks
     Errc nack_reason{};
     int released = 0;  // chunks
+    std::vector<wire::Reclaimed> reclaimed;
     int detaches = 0;
     int hang_ups = 0;
     std::vector<std::pair<std::uint64_t, std::uint64_t>> asked;  // min, want
