@@ -82,7 +82,15 @@ class Arena {
     Bytes bytes;                 // this much was given back,
     std::optional<Error> error;  // and why not more, where it is not that nothing more was idle
   };
-  [[nodiscard]] Given give(Bytes bytes, bool reserved_too);
+  // How it waits for the GPU's work on what goes.
+  enum class Quiesce : std::uint8_t {
+    synchronize,  // a synchronise of the context: everything that is idle can go
+    // Events alone, for a thread that the program knows nothing of: a synchronise would spoil a capture that
+    // the arena was not told of. What was freed on streams that are gone or cannot be asked stays; and
+    // everything does while a pool is bound, or where the program has shown a context of its own (busy).
+    events
+  };
+  [[nodiscard]] Given give(Bytes bytes, bool reserved_too, Quiesce how);
 
   // The size of the live block that starts at `block`.
   [[nodiscard]] Result<Bytes> size_of(Address block);
@@ -169,9 +177,10 @@ class Arena {
   // Makes what other streams freed clean, as far as it could help: by events, else by a synchronise.
   [[nodiscard]] Address settle_and_take(Range& range, std::uint32_t units, Stream stream);
   [[nodiscard]] bool wait_for(std::uint64_t tags);
-  void release_tags();                                 // only while nothing is taken aside
-  [[nodiscard]] Taken take_idle(std::uint32_t limit);  // with both locks
-  [[nodiscard]] Given give_back(Bytes target);
+  void release_tags();  // only while nothing is taken aside
+  [[nodiscard]] Taken take_idle(std::uint32_t limit, bool clean = false);  // with both locks
+  [[nodiscard]] Given give_back(Bytes target, Quiesce how);
+  [[nodiscard]] Status settle_by_events();
   [[nodiscard]] Status free_exact(Address block);
 
   ChunkSource& source_;

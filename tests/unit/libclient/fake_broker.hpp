@@ -64,6 +64,9 @@ class FakeBroker {
   // A copy of the session's report page as the broker reads it. The session must be attached.
   [[nodiscard]] ReportFigures report();
 
+  // Asks the session for memory, unasked. The session must be attached.
+  void recall(Bytes bytes);
+
   // What it does wrong.
   std::atomic<std::uint32_t> part_chunks{128};  // chunks in one GRANT message
   std::atomic<bool> mute{false};                // does not answer REQUEST
@@ -92,6 +95,7 @@ class FakeBroker {
   void grant(Session& session, const wire::Request& request);
   void send_grant(Session& session, std::uint64_t request_id, std::uint64_t epoch, std::uint32_t part,
                   std::uint32_t parts, std::vector<std::uint64_t> ids);
+  void send_recall(Session& session, Bytes bytes);
   void publish();
 
   static constexpr std::uint64_t kEpoch = 7;
