@@ -129,9 +129,9 @@ struct Log {
 
 using Action = std::variant<actions::Welcome, actions::RefuseHello, actions::MakeChunk, actions::UnmakeChunk,
                             actions::ScrubChunks, actions::KeeperPut, actions::KeeperDel, actions::SendGrant,
-                            actions::SendRefusal, actions::SendReleased, actions::SendReclaim, actions::EndSession,
-                            actions::PublishJob, actions::PublishLedger, actions::AskDeviceRoom,
-                            actions::Ready, actions::Fatal, actions::Log>;
+                            actions::SendRefusal, actions::SendReleased, actions::SendReclaim,
+                            actions::EndSession, actions::PublishJob, actions::PublishLedger,
+                            actions::AskDeviceRoom, actions::Ready, actions::Fatal, actions::Log>;
 using Actions = std::vector<Action>;
 
 }  // namespace apportion

@@ -68,8 +68,8 @@ void Core::State::on(const events::Request& event, Actions& out) {
   if (admit_wish(wish, ahead, admission)) return;
   Waiter waiter{wish};
   if (event.ahead) {
-    out.emplace_back(actions::SendRefusal{
-        event.session, event.request, refusal(*session, asked, admission.rule, admission.headroom, "")});
+    out.emplace_back(actions::SendRefusal{event.session, event.request,
+                                          refusal(*session, asked, admission.rule, admission.headroom, "")});
     return;
   }
   if (admission.rule == Refusal::Rule::limit && worth_waiting(waiter, ahead)) {

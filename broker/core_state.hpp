@@ -148,7 +148,7 @@ struct Core::State {
   std::vector<Reclaiming> reclaiming;
   std::uint64_t last_reclaim = 0;
   std::vector<SessionId> overdue;  // did not give back in time, and has not been heard of since
-  std::string closed;         // why; empty: open
+  std::string closed;              // why; empty: open
   bool holders_known = true;  // closed: all who may hold what the predecessor left are sessions of the book
   Bytes foreign{};
   bool started = false;

@@ -45,7 +45,7 @@ Bytes Core::State::shortfall(const Wish& wish, Bytes ahead) const {
 Bytes Core::State::on_its_way_back(JobIndex job) const {
   const Tally& tally = book.job(job).tally;
   return tally.in(ChunkState::returning) + tally.in(ChunkState::unmaking) + tally.in(ChunkState::zombie) +
-         (tally.in(ChunkState::scrub) - stock.scrubbing_for(job));
+         (tally.in(ChunkState::scrub)-stock.scrubbing_for(job));
 }
 
 Bytes Core::State::being_reclaimed(JobIndex job) const {

@@ -27,7 +27,7 @@ struct JobRule {
   Scrub scrub = Scrub::cross_owner;
   bool lend = true;
   std::int64_t wait_ns = 10'000'000'000;  // the longest a request waits
-  std::vector<UserRule> users;  // empty: whoever reaches the socket
+  std::vector<UserRule> users;            // empty: whoever reaches the socket
 };
 
 struct CoreSetup {

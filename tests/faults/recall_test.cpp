@@ -24,7 +24,8 @@ std::string bytes(Bytes size) {
 
 }  // namespace
 
-TEST_CASE("F56: chunks that lie idle in a process that makes no call are brought back for another of its job") {
+TEST_CASE(
+    "F56: chunks that lie idle in a process that makes no call are brought back for another of its job") {
   const Watchdog watchdog(std::chrono::seconds(120));
   for (const char* keys : {"", "return = \"strict\"\n", "return = \"trusted\"\n"}) {
     INFO(keys);

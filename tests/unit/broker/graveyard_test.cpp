@@ -89,7 +89,8 @@ TEST_CASE("graveyard: memory that others took at rest is no zombie, from the sec
   CHECK(graveyard.settle(room(32_MiB + 500_MiB, kLater, std::nullopt), {32_MiB, 32_MiB, false}).size() == 1);
 }
 
-TEST_CASE("graveyard F05: the context of a helper that has ended hides no zombie where no processes are named") {
+TEST_CASE(
+    "graveyard F05: the context of a helper that has ended hides no zombie where no processes are named") {
   Graveyard graveyard(2_MiB);
   const auto with_helper = [](Bytes used, SteadyNs at) {
     events::DeviceRoom one = room(used, at, std::nullopt);

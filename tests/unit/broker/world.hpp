@@ -160,7 +160,7 @@ class World {
   };
   std::map<ChunkId, Truth> truth_;
   std::map<ChunkId, Truth> before_grant_;  // of the last grant it was in
-  std::set<Owner> loosened_;               // whose bytes went to the device as they were: in any chunk it makes
+  std::set<Owner> loosened_;  // whose bytes went to the device as they were: in any chunk it makes
   std::vector<Refusal> refusals_;
   std::vector<Action> seen_;
   std::uint64_t next_request_ = 1;
