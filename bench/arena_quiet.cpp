@@ -65,13 +65,14 @@ class Quiet {
     ::_exit(0);
   }
 
-  // Chunks for all threads at their peaks at once, in both ranges.
+  // Chunks for all threads at their peaks at once, in both ranges. Two threads' blocks lie among each other
+  // in ever new ways: what one order of them leaves in pieces must not make the arena grow in the middle.
   void make_room() {
-    const std::uint64_t large = threads_ * trace_.peak_bytes * 5 / 4;
+    const std::uint64_t large = threads_ * trace_.peak_bytes * (threads_ == 1 ? 5 : 8) / 4;
     void* block = library_.allocate(large + (256_MiB).value, 0);
     if (block == nullptr) give_up(apportion_last_error());
     library_.free(block, 0);
-    std::vector<void*> small(threads_ * trace_.small_peak_bytes * 3 / 2 / (1_MiB).value + 64);
+    std::vector<void*> small(threads_ * trace_.small_peak_bytes * 2 / (1_MiB).value + 64);
     for (void*& each : small) {
       each = library_.allocate((1_MiB).value, 0);
       if (each == nullptr) give_up(apportion_last_error());

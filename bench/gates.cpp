@@ -8,10 +8,10 @@ namespace apportion::bench {
 
 Result<Stage*> Run::arena_stage() {
   if (!arena_stage_) {
-    // Two threads, a quarter more each (A8), and what a broker keeps for contexts.
+    // Two threads with room for twice their peaks (A8), and what a broker keeps for contexts.
     std::uint64_t bytes = 0;
     for (const NamedTrace& trace : traces)
-      bytes = std::max(bytes, Replay(trace.trace).peak_bytes * 7 / 2);
+      bytes = std::max(bytes, Replay(trace.trace).peak_bytes * 9 / 2);
     StageOptions stage;
     stage.device = std::max(16_GiB, round_up(Bytes{bytes}, 1_GiB));
     stage.jobs = "[jobs.bench]\nshare = \"1.0\"\n";

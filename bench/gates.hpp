@@ -24,7 +24,7 @@ struct Run {
   std::vector<NamedTrace> traces;
   Report report;
 
-  // A broker with the job "bench", large enough for two of the largest trace at a time.
+  // A broker with the job "bench", large enough for A8.
   [[nodiscard]] Result<Stage*> arena_stage();
 
  private:

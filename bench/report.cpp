@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 #include <cstdio>
 #include <nlohmann/json.hpp>
 #include <ostream>
@@ -11,7 +12,12 @@ namespace {
 
 std::string number(double value) {
   std::array<char, 32> text{};
-  std::snprintf(text.data(), text.size(), value >= 1000 ? "%.0f" : value >= 100 ? "%.1f" : "%.4g", value);
+  const bool whole = value == std::floor(value);
+  std::snprintf(text.data(), text.size(),
+                whole || value >= 1000 ? "%.0f"
+                : value >= 100         ? "%.1f"
+                                       : "%.4g",
+                value);
   return text.data();
 }
 
