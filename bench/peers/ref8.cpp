@@ -32,32 +32,30 @@ Ref8::Ref8(std::uint32_t units, std::uint32_t blocks)
   head_.fill(kNone);
   for (std::uint32_t id = blocks; id-- > 0;)
     spare_[spares_++] = id;
-  const std::uint32_t all = put(0, units);
-  nodes_[all].left = nodes_[all].right = kNone;
+  const std::uint32_t all = spare_[--spares_];
+  nodes_[all] = {0, units, kNone, kNone, kNone, kNone, kTaken};
+  list(all);
 }
 
-// A free node, listed; its neighbours are the caller's to set.
-std::uint32_t Ref8::put(std::uint32_t offset, std::uint32_t units) noexcept {
-  const std::uint32_t bin = bin_below(units);
+// A node whose place, size and neighbours stand becomes free.
+[[gnu::always_inline]] inline void Ref8::list(std::uint32_t id) noexcept {
+  Node& node = nodes_[id];
+  const std::uint32_t bin = bin_below(node.units);
   const std::uint32_t after = head_[bin];
   if (after == kNone) {
     leaf_[bin >> 3] = static_cast<std::uint8_t>(leaf_[bin >> 3] | 1U << (bin & 7));
     top_ |= 1U << (bin >> 3);
+  } else {
+    nodes_[after].bin_before = id;
   }
-  const std::uint32_t id = spare_[--spares_];
-  Node& node = nodes_[id];
-  node.offset = offset;
-  node.units = units;
   node.bin_before = kNone;
   node.bin_after = after;
   node.bin = bin;
-  if (after != kNone) nodes_[after].bin_before = id;
   head_[bin] = id;
-  free_units_ += units;
-  return id;
+  free_units_ += node.units;
 }
 
-void Ref8::unlist(std::uint32_t id) noexcept {
+[[gnu::always_inline]] inline void Ref8::unlist(std::uint32_t id) noexcept {
   const Node& node = nodes_[id];
   free_units_ -= node.units;
   if (node.bin_after != kNone) nodes_[node.bin_after].bin_before = node.bin_before;
@@ -70,7 +68,7 @@ void Ref8::unlist(std::uint32_t id) noexcept {
 }
 
 // The bin has become empty.
-void Ref8::clear(std::uint32_t bin) noexcept {
+[[gnu::always_inline]] inline void Ref8::clear(std::uint32_t bin) noexcept {
   leaf_[bin >> 3] = static_cast<std::uint8_t>(leaf_[bin >> 3] & ~(1U << (bin & 7)));
   if (leaf_[bin >> 3] == 0) top_ &= ~(1U << (bin >> 3));
 }
@@ -89,7 +87,6 @@ Ref8::Block Ref8::allocate(std::uint32_t units) noexcept {
   const std::uint32_t bin = top << 3 | static_cast<std::uint32_t>(std::countr_zero(leaves));
   const std::uint32_t id = head_[bin];
   Node& node = nodes_[id];
-  // It is its bin's head.
   head_[bin] = node.bin_after;
   free_units_ -= node.units;
   if (node.bin_after != kNone) {
@@ -98,45 +95,41 @@ Ref8::Block Ref8::allocate(std::uint32_t units) noexcept {
     clear(bin);
   }
   node.bin = kTaken;
-  const std::uint32_t rest = node.units - units;
-  if (rest != 0) {
+  if (node.units != units) {
+    const std::uint32_t rest = spare_[--spares_];
+    Node& free = nodes_[rest];
+    free.offset = node.offset + units;
+    free.units = node.units - units;
+    free.left = id;
+    free.right = node.right;
+    if (node.right != kNone) nodes_[node.right].left = rest;
+    node.right = rest;
     node.units = units;
-    const std::uint32_t free = put(node.offset + units, rest);
-    nodes_[free].left = id;
-    nodes_[free].right = node.right;
-    if (node.right != kNone) nodes_[node.right].left = free;
-    node.right = free;
+    list(rest);
   }
   return {node.offset, id};
 }
 
 void Ref8::free(Block block) noexcept {
   Node& node = nodes_[block.node];
-  std::uint32_t offset = node.offset;
-  std::uint32_t units = node.units;
-  std::uint32_t left = node.left;
-  std::uint32_t right = node.right;
-  if (left != kNone && nodes_[left].bin != kTaken) {
+  if (const std::uint32_t left = node.left; left != kNone && nodes_[left].bin != kTaken) {
     const Node& before = nodes_[left];
-    offset = before.offset;
-    units += before.units;
     unlist(left);
+    node.offset = before.offset;
+    node.units += before.units;
+    node.left = before.left;
+    if (node.left != kNone) nodes_[node.left].right = block.node;
     spare_[spares_++] = left;
-    left = before.left;
   }
-  if (right != kNone && nodes_[right].bin != kTaken) {
+  if (const std::uint32_t right = node.right; right != kNone && nodes_[right].bin != kTaken) {
     const Node& after = nodes_[right];
-    units += after.units;
     unlist(right);
+    node.units += after.units;
+    node.right = after.right;
+    if (node.right != kNone) nodes_[node.right].left = block.node;
     spare_[spares_++] = right;
-    right = after.right;
   }
-  spare_[spares_++] = block.node;
-  const std::uint32_t id = put(offset, units);
-  nodes_[id].left = left;
-  nodes_[id].right = right;
-  if (left != kNone) nodes_[left].right = id;
-  if (right != kNone) nodes_[right].left = id;
+  list(block.node);
 }
 
 std::string Ref8::check() const {

@@ -50,7 +50,7 @@ class Ref8 {
   };
   static constexpr std::uint32_t kTaken = kNone;
 
-  [[nodiscard]] std::uint32_t put(std::uint32_t offset, std::uint32_t units) noexcept;
+  void list(std::uint32_t id) noexcept;
   void unlist(std::uint32_t id) noexcept;
   void clear(std::uint32_t bin) noexcept;
 
