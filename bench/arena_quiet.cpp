@@ -13,9 +13,9 @@
 #include <cstring>
 #include <thread>
 
-#include "bench/allocators.hpp"
 #include "bench/gates.hpp"
 #include "bench/host_memory.hpp"
+#include "bench/library.hpp"
 #include "bench/replay.hpp"
 #include "bench/system_calls.hpp"
 
@@ -43,7 +43,8 @@ class Quiet {
     if (!library) give_up(library.error().message.c_str());
     if (host_allocations() == at_start) give_up("host allocations of the library are not counted");
     library_ = *library;
-    make_room();
+    if (const Status room = library_.make_room(trace_, threads_); !room)
+      give_up(room.error().message.c_str());
     if (stage_.device().calls_of(::getpid()) == 0) give_up("driver calls of this process are not counted");
     for (unsigned i = 0; i < threads_; ++i)
       std::thread([this] { work(); }).detach();
@@ -63,22 +64,6 @@ class Quiet {
   [[noreturn]] void give_up(const char* why) {
     std::snprintf(found_.error, sizeof found_.error, "%s", why);
     ::_exit(0);
-  }
-
-  // Chunks for all threads at their peaks at once, in both ranges. Two threads' blocks lie among each other
-  // in ever new ways: what one order of them leaves in pieces must not make the arena grow in the middle.
-  void make_room() {
-    const std::uint64_t large = threads_ * trace_.peak_bytes * (threads_ == 1 ? 5 : 8) / 4;
-    void* block = library_.allocate(large + (256_MiB).value, 0);
-    if (block == nullptr) give_up(apportion_last_error());
-    library_.free(block, 0);
-    std::vector<void*> small(threads_ * trace_.small_peak_bytes * 2 / (1_MiB).value + 64);
-    for (void*& each : small) {
-      each = library_.allocate((1_MiB).value, 0);
-      if (each == nullptr) give_up(apportion_last_error());
-    }
-    for (void* each : small)
-      library_.free(each, 0);
   }
 
   void work() {
@@ -134,17 +119,17 @@ Status measure(Run& run, Stage& stage, const NamedTrace& named, unsigned threads
   if (found.error[0] != '\0') {
     measured = Error{Errc::invalid, named.name + end + ": " + found.error};
   } else if (found.system_call >= 0) {
-    run.report.add_exact("A8", named.name, "system calls" + end, 0, 1,
+    run.report.add_count("A8", named.name, "system calls" + end, 1,
                          {{"system_call_number", found.system_call.load()}});
   } else if (!found.finished) {
     measured =
         Error{Errc::system, named.name + end + ": the child died, wait status " + std::to_string(status)};
   } else {
     const auto made = static_cast<double>(found.pairs);
-    run.report.add_exact("A8", named.name, "system calls" + end, 0, 0, {{"pairs", made}});
-    run.report.add_exact("A8", named.name, "driver calls" + end, 0, static_cast<double>(found.driver_calls),
+    run.report.add_count("A8", named.name, "system calls" + end, 0, {{"pairs", made}});
+    run.report.add_count("A8", named.name, "driver calls" + end, static_cast<double>(found.driver_calls),
                          {{"pairs", made}});
-    run.report.add_exact("A8", named.name, "heap allocations" + end, 0,
+    run.report.add_count("A8", named.name, "heap allocations" + end,
                          static_cast<double>(found.host_allocations), {{"pairs", made}});
   }
   ::munmap(shared, sizeof(Found));

@@ -1,15 +1,18 @@
 // Gates A1 and A2: nanoseconds of the thread per pair, against Ref8 without and with a mutex; and info().
 //
-// Rounds of the three are interleaved, each in turn the first; each replays the trace once to have it warm,
-// and then as often as makes kPairs. The time is the thread's own, so that another program on the processor
-// costs what it evicts from the caches and no more.
+// All is mapped before, as for A8: what growing and remapping cost is another gate's. How many driver calls
+// there were all the same is said beside. Rounds of the three are interleaved, each in turn the first; each
+// replays the trace once to have it warm, and then as often as makes kPairs. The time is the thread's own, so
+// that another program on the processor costs what it evicts from the caches and no more.
 #include <time.h>
+#include <unistd.h>
 
 #include <array>
 #include <chrono>
 
 #include "bench/allocators.hpp"
 #include "bench/gates.hpp"
+#include "bench/library.hpp"
 #include "bench/replay.hpp"
 
 namespace apportion::bench {
@@ -34,8 +37,10 @@ double time_pairs(Allocator& allocator, const Replay& trace, std::vector<typenam
   return (thread_ns() - start) / static_cast<double>(passes * trace.pairs);
 }
 
-Status measure_trace(Run& run, const NamedTrace& named, Library& library) {
+Status measure_trace(Run& run, Stage& stage, const NamedTrace& named, Library& library) {
   const Replay trace(named.trace);
+  if (Status room = library.make_room(trace, 1); !room) return room;
+  const std::uint64_t calls = stage.device().calls_of(::getpid());
   const std::uint64_t passes = run.options.brief ? 1 : kPairs / trace.pairs + 1;
   const std::uint64_t room = 2 * trace.peak_bytes + (64_MiB).value;
   Plain8 plain(room, trace.peak_blocks);
@@ -57,8 +62,11 @@ Status measure_trace(Run& run, const NamedTrace& named, Library& library) {
       times[who].push_back(ns);
     }
   }
+  const auto driver_calls = static_cast<double>(stage.device().calls_of(::getpid()) - calls);
   run.report.add_timed("A1", named.name, "pair / Ref8", 1.15, times[0], times[1], "ns");
   run.report.add_timed("A2", named.name, "pair / (Ref8 + mutex)", 0.65, times[0], times[2], "ns");
+  for (std::size_t i = run.report.gates.size() - 2; i < run.report.gates.size(); ++i)
+    run.report.gates[i].absolute.emplace_back("driver_calls", driver_calls);
   return Done{};
 }
 
@@ -71,7 +79,7 @@ Status measure_speed(Run& run) {
     if (trace.adversarial) continue;
     Result<Library> library = Library::attach((*stage)->socket(), "bench");
     if (!library) return library.error();
-    Status measured = measure_trace(run, trace, *library);
+    Status measured = measure_trace(run, **stage, trace, *library);
     library->detach();
     if (!measured) return measured;
   }

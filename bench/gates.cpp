@@ -27,6 +27,7 @@ const std::vector<Gate>& gates() {
       {"A8", "10^6 warm pairs: system calls, driver calls, heap allocations", measure_quiet},
       {"M1", "mapped / live peak, training and serving", measure_memory},
       {"M3", "mapped / live peak, pin-hole", measure_holes},
+      {"M7", "whether a trace fits in 1.02 and 1.5 times its peak, again and again", measure_completions},
       {"A1", "allocate and free, against Ref8 (with A2: against Ref8 and a mutex)", measure_speed},
       {"A2", "with A1", measure_speed},
       {"info", "apportion_get_info (printed)", measure_info},

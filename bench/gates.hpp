@@ -41,14 +41,15 @@ struct Gate {
 [[nodiscard]] const std::vector<Gate>& gates();
 
 // Errors: what kept it from measuring; a bad figure is none.
-[[nodiscard]] Status measure_quiet(Run& run);   // A8
-[[nodiscard]] Status measure_speed(Run& run);   // A1, A2
-[[nodiscard]] Status measure_memory(Run& run);  // M1
-[[nodiscard]] Status measure_holes(Run& run);   // M3
-[[nodiscard]] Status measure_lease(Run& run);   // B1
-[[nodiscard]] Status measure_many(Run& run);    // B3
-[[nodiscard]] Status measure_race(Run& run);    // B5
-[[nodiscard]] Status measure_info(Run& run);    // printed only
-[[nodiscard]] Status measure_rest(Run& run);    // printed only
+[[nodiscard]] Status measure_quiet(Run& run);        // A8
+[[nodiscard]] Status measure_speed(Run& run);        // A1, A2
+[[nodiscard]] Status measure_memory(Run& run);       // M1
+[[nodiscard]] Status measure_holes(Run& run);        // M3
+[[nodiscard]] Status measure_completions(Run& run);  // M7
+[[nodiscard]] Status measure_lease(Run& run);        // B1
+[[nodiscard]] Status measure_many(Run& run);         // B3
+[[nodiscard]] Status measure_race(Run& run);         // B5
+[[nodiscard]] Status measure_info(Run& run);         // printed only
+[[nodiscard]] Status measure_rest(Run& run);         // printed only
 
 }  // namespace apportion::bench

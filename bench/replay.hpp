@@ -31,7 +31,7 @@ struct Replay {
   explicit Replay(const Trace& trace);
 };
 
-// False where an allocation finds no room; what was live then is lost to the caller.
+// False where an allocation finds no room. `blocks` then has none for what is not live, if it began so.
 template <typename Allocator>
 [[nodiscard]] bool replay(Allocator& allocator, const Replay& trace,
                           std::vector<typename Allocator::Handle>& blocks) {
@@ -42,6 +42,7 @@ template <typename Allocator>
       if (Allocator::none(block)) return false;
     } else {
       allocator.free(block, step.stream);
+      block = {};
     }
   }
   return true;

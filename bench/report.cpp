@@ -32,17 +32,23 @@ void Report::add_timed(const std::string& id, const std::string& trace, const st
                    ratio_of(ours, peers),
                    allowed,
                    false,
+                   false,
                    {{"ours_" + unit, spread_of(ours).median}, {"peer_" + unit, spread_of(peers).median}}});
 }
 
 void Report::add_exact(const std::string& id, const std::string& trace, const std::string& what,
                        double allowed, double value, std::vector<std::pair<std::string, double>> absolute) {
-  gates.push_back({id, trace, what, {value, value, value}, allowed, true, std::move(absolute)});
+  gates.push_back({id, trace, what, {value, value, value}, allowed, true, false, std::move(absolute)});
+}
+
+void Report::add_count(const std::string& id, const std::string& trace, const std::string& what, double value,
+                       std::vector<std::pair<std::string, double>> absolute) {
+  gates.push_back({id, trace, what, {value, value, value}, 0, true, true, std::move(absolute)});
 }
 
 bool Report::any_count_over() const {
   return std::any_of(gates.begin(), gates.end(), [](const GateFigure& figure) {
-    return figure.exact && figure.allowed == 0 && figure.verdict() == Verdict::over;
+    return figure.must && figure.verdict() == Verdict::over;
   });
 }
 
@@ -67,6 +73,7 @@ void print_gate(std::ostream& out, const GateFigure& figure) {
   out << line.data();
   for (const auto& [name, value] : figure.absolute)
     out << ' ' << name << '=' << number(value);
+  if (!figure.note.empty()) out << "  (" << figure.note << ')';
   out << std::endl;
 }
 
@@ -89,6 +96,7 @@ std::string to_json(const Report& report, const std::vector<std::pair<std::strin
                                     {"exact", figure.exact}};
     for (const auto& [name, value] : figure.absolute)
       entry[name] = value;
+    if (!figure.note.empty()) entry["note"] = figure.note;
     out["gates"].push_back(std::move(entry));
   }
   for (const PlainFigure& figure : report.plain) {

@@ -20,8 +20,11 @@ struct GateFigure {
   Spread ratio;
   double allowed = 0;
   bool exact = false;
+  bool must = false;  // a promise that holds on any machine: the run fails where it is over
   // What the ratio was made of, beside it: {"ours_ns", 71.2}. Medians; keys carry their unit.
   std::vector<std::pair<std::string, double>> absolute{};
+
+  std::string note{};  // for a person: why it is over
 
   [[nodiscard]] Verdict verdict() const { return judge(ratio, allowed); }
 };
@@ -42,10 +45,14 @@ struct Report {
   // A timed figure: per-round values of ours and of the peer, in `unit`.
   void add_timed(const std::string& id, const std::string& trace, const std::string& what, double allowed,
                  const std::vector<double>& ours, const std::vector<double>& peers, const std::string& unit);
+  // What must be 0.
+  void add_count(const std::string& id, const std::string& trace, const std::string& what, double value,
+                 std::vector<std::pair<std::string, double>> absolute = {});
+  // An exact figure that may be over for now.
   void add_exact(const std::string& id, const std::string& trace, const std::string& what, double allowed,
                  double value, std::vector<std::pair<std::string, double>> absolute = {});
 
-  // A count that must be 0 is not.
+  // Something that must be 0 is not.
   [[nodiscard]] bool any_count_over() const;
   [[nodiscard]] bool any_over() const;
 };

@@ -13,7 +13,7 @@ from broker import PATIENCE_S, Tap, program  # noqa: E402
 BENCH = program("bench/apportion_bench")
 KEYS = {"id", "trace", "what", "ratio", "q25", "q75", "allowed", "verdict"}
 # id -> how many figures of it a brief run has: 3 traces, one of them the adversary's.
-FIGURES = {"A8": 3 * 2 * 3, "M1": 2 * 2, "M3": 2, "A1": 2, "A2": 2, "B1": 2, "B3": 1, "B5": 3}
+FIGURES = {"A8": 3 * 2 * 3, "M1": 2 * 2, "M3": 2, "M7": 3 * 2, "A1": 2, "A2": 2, "B1": 2, "B3": 1, "B5": 3}
 SAMPLE = str(ROOT / "tests/data/traces/dl_fixed_seq.csv")
 
 
