@@ -11,7 +11,7 @@ Result<Stage*> Run::arena_stage() {
     // Two threads with room for twice their peaks (A8), and what a broker keeps for contexts.
     std::uint64_t bytes = 0;
     for (const NamedTrace& trace : traces)
-      bytes = std::max(bytes, Replay(trace.trace).peak_bytes * 9 / 2);
+      bytes = std::max(bytes, Replay(trace.trace).peak_bytes * 5);
     StageOptions stage;
     stage.device = std::max(16_GiB, round_up(Bytes{bytes}, 1_GiB));
     stage.jobs = "[jobs.bench]\nshare = \"1.0\"\n";

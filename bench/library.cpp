@@ -18,7 +18,7 @@ Result<Library> Library::attach(const std::string& socket, const std::string& jo
 }
 
 Status Library::make_room(const Replay& trace, unsigned threads) {
-  const std::uint64_t large = threads * trace.peak_bytes * (threads == 1 ? 5 : 8) / 4 + (256_MiB).value;
+  const std::uint64_t large = threads * trace.large_peak_bytes * (threads == 1 ? 5 : 8) / 4 + (256_MiB).value;
   std::vector<void*> blocks(threads * trace.small_peak_bytes * 2 / (1_MiB).value + 64);
   blocks.push_back(allocate(large, 0));
   Status made = Done{};

@@ -28,6 +28,7 @@ Replay::Replay(const Trace& trace) : blocks(trace.blocks) {
       if (event.bytes <= ArenaRanges::kSmallBlock) small += event.bytes;
       peak_bytes = std::max(peak_bytes, bytes);
       small_peak_bytes = std::max(small_peak_bytes, small);
+      large_peak_bytes = std::max(large_peak_bytes, bytes - small);
       peak_blocks = std::max(peak_blocks, ++count);
       steps.push_back({event.bytes, event.stream, event.block});
     } else if (event.action == TraceEvent::Action::free && live[event.block].bytes != 0) {

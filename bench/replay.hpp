@@ -26,6 +26,7 @@ struct Replay {
   std::uint64_t pairs = 0;
   std::uint64_t peak_bytes = 0;        // live, as asked for
   std::uint64_t small_peak_bytes = 0;  // of blocks up to 1 MiB
+  std::uint64_t large_peak_bytes = 0;  // of the others; the two may peak at different times
   std::uint64_t peak_blocks = 0;
 
   explicit Replay(const Trace& trace);

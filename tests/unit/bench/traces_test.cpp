@@ -125,6 +125,7 @@ TEST_CASE("a replay ends with nothing live, and counts pairs and peaks") {
   CHECK(replay.pairs == 3);
   CHECK(replay.peak_bytes == (2 << 20) + 3000);
   CHECK(replay.small_peak_bytes == 3000);
+  CHECK(replay.large_peak_bytes == 2 << 20);
   CHECK(replay.peak_blocks == 2);
   CHECK(replay.steps.size() == 6);
 }
