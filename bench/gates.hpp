@@ -1,7 +1,7 @@
 // The gates: each measures one thing and adds its figures to the report.
 #pragma once
 
-#include <functional>
+#include <memory>
 #include <string>
 #include <vector>
 

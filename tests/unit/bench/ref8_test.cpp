@@ -1,8 +1,10 @@
 #include "bench/peers/ref8.hpp"
 
+#include <algorithm>
 #include <cstdio>
 #include <map>
 #include <random>
+#include <vector>
 
 #include "tests/support/catch.hpp"
 

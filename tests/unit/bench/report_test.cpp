@@ -1,5 +1,6 @@
 #include "bench/report.hpp"
 
+#include <iterator>
 #include <nlohmann/json.hpp>
 #include <sstream>
 
