@@ -71,7 +71,7 @@ Result<Address> Arena::allocate(Bytes bytes, Stream stream) {
   if (bytes.value > large_.bytes) {
     return Error{Errc::out_of_memory, "an allocation of " + to_text(bytes) + " is larger than the device"};
   }
-  if (lock_.held_by_this_thread()) return arena_busy();
+  if (holds_a_lock()) return arena_busy();
   const SlowGuard guard(slow_);
   if (!guard.held()) return arena_busy();
   return allocate_slow(range_for(bytes), static_cast<std::uint32_t>((bytes.value + kUnit - 1) / kUnit),
@@ -110,12 +110,16 @@ Status Arena::deallocate(Address block, Stream stream) {
     case Freed::exact:
       break;
   }
+  if (holds_a_lock()) return arena_busy();
   const SlowGuard guard(slow_);
   if (!guard.held()) return arena_busy();
   return free_exact(block);
 }
 
 Status Arena::stream_gone(Stream stream) {
+  if (holds_a_lock()) return arena_busy();
+  const SlowGuard asks(asks_);
+  if (!asks.held()) return arena_busy();
   if (Status emptied = empty_magazines(StreamTags::canonical(stream)); !emptied) return emptied;
   const ShortGuard guard(lock_);
   if (!guard.held()) return arena_busy();
@@ -183,6 +187,7 @@ Result<ArenaStats> Arena::stats(std::uint32_t look) {
 }
 
 Status Arena::check() {
+  if (holds_a_lock()) return arena_busy();
   const SlowGuard slow(slow_);
   const SlowGuard claims(claims_);
   if (!slow.held() || !claims.held()) return arena_busy();

@@ -19,8 +19,10 @@ Result<std::uint64_t> Arena::graph_pool_begin(Stream stream, std::uint64_t pool)
   if (stream == 0 || stream == StreamTags::kPerThread || stream == kNoStream) {
     return Error{Errc::invalid, "a default stream cannot have a graph pool; capture a stream of its own"};
   }
+  if (holds_a_lock()) return arena_busy();
+  const SlowGuard asks(asks_);
   const SlowGuard claims(claims_);
-  if (!claims.held() || lock_.held_by_this_thread()) return arena_busy();
+  if (!asks.held() || !claims.held()) return arena_busy();
   // No magazine may keep the stream's blocks from here on.
   std::uint64_t missed = 0;
   const std::uint64_t claimed = claim_magazines(true, missed);

@@ -80,11 +80,16 @@ Address Arena::settle_and_take(Range& range, std::uint32_t units, Stream stream)
 }
 
 bool Arena::wait_for(std::uint64_t tags) {
+  const SlowGuard asks(asks_);
+  if (!asks.held()) return false;
   std::array<Stream, kTags> streams{};
   std::size_t count = 0;
   std::uint32_t limit = 0;
   {
     const Locked locked(lock_);
+    // Since they were chosen a stream may have gone, whose handle is nobody's or another stream's now, or be
+    // captured.
+    if (!tags_.can_ask(tags)) return false;
     if (++epoch_ == 0) epoch_ = 1;  // it wraps; 0 is none
     limit = epoch_;
     for (std::uint64_t left = tags; left != 0; left &= left - 1)
@@ -174,6 +179,8 @@ Arena::Taken Arena::take_idle(std::uint32_t limit) {
 }
 
 Status Arena::synchronize(Stream stream) {
+  const SlowGuard asks(asks_);  // no capture that the arena is told of begins between the look and the call
+  if (!asks.held()) return arena_busy();
   std::uint32_t limit = 0;
   {
     const Locked locked(lock_);
@@ -204,7 +211,7 @@ void Arena::release_tags() {
 }
 
 Result<Bytes> Arena::trim_to(Bytes target) {
-  if (lock_.held_by_this_thread()) return arena_busy();
+  if (holds_a_lock()) return arena_busy();
   const SlowGuard guard(slow_);
   if (!guard.held()) return arena_busy();
   return give_back(target);
@@ -253,7 +260,7 @@ Status Arena::reserve(Bytes bytes) {
   if (bytes > Bytes{large_.bytes}) {
     return Error{Errc::out_of_memory, "a reservation of " + to_text(bytes) + " is larger than the device"};
   }
-  if (lock_.held_by_this_thread()) return arena_busy();
+  if (holds_a_lock()) return arena_busy();
   const SlowGuard guard(slow_);
   if (!guard.held()) return arena_busy();
   NodeId node = kNoNode;
@@ -287,7 +294,7 @@ Result<Address> Arena::allocate_exact(Bytes bytes) {
   if (bytes.value > large_.bytes) {
     return Error{Errc::out_of_memory, "an allocation of " + to_text(bytes) + " is larger than the device"};
   }
-  if (lock_.held_by_this_thread()) return arena_busy();
+  if (holds_a_lock()) return arena_busy();
   const SlowGuard guard(slow_);
   if (!guard.held()) return arena_busy();
   const Bytes size = round_up(bytes, granularity_);

@@ -239,8 +239,9 @@ void Arena::unclaim_magazines(std::uint64_t claimed) noexcept {
 }
 
 Status Arena::empty_magazines(std::optional<Stream> gone) {
+  if (lock_.held_by_this_thread()) return arena_busy();
   const SlowGuard claims(claims_);
-  if (!claims.held() || lock_.held_by_this_thread()) return arena_busy();
+  if (!claims.held()) return arena_busy();
   std::uint64_t missed = 0;
   const std::uint64_t claimed = claim_magazines(false, missed);
   ThreadMagazines* const first = magazines_.begin();
