@@ -192,16 +192,15 @@ Status Arena::check() {
   const SlowGuard claims(claims_);
   if (!slow.held() || !claims.held()) return arena_busy();
   std::uint64_t missed = 0;
-  const std::uint64_t claimed = claim_magazines(true, missed);
+  const std::uint64_t claimed = claim_all_magazines(missed);
   std::string broken;
   {
     const ShortGuard guard(lock_);
-    if (guard.held()) {
-      if (missed == 0) broken = check_magazines();
-      if (broken.empty()) broken = check_ranges();
-    }
+    APPORTION_CHECK(guard.held());
+    if (missed == 0) broken = check_magazines();
+    if (broken.empty()) broken = check_ranges();
   }
-  unclaim_magazines(claimed);
+  unclaim_all_magazines(claimed);
   if (broken.empty()) return Done{};
   return Error{Errc::invalid, broken};
 }

@@ -138,6 +138,9 @@ class Arena {
   // Claims threads' magazines, so that they stay as they are. With claims_.
   [[nodiscard]] std::uint64_t claim_magazines(bool empty_too, std::uint64_t& missed) noexcept;
   void unclaim_magazines(std::uint64_t claimed) noexcept;
+  // The same for all, also of threads that come meanwhile: until unclaimed, those do without.
+  [[nodiscard]] std::uint64_t claim_all_magazines(std::uint64_t& missed) noexcept;
+  void unclaim_all_magazines(std::uint64_t claimed) noexcept;
   [[nodiscard]] std::string check_magazines() const;
   [[nodiscard]] std::string check_ranges() const;
   // Of a magazine that is the caller's, with the short lock held.

@@ -25,7 +25,7 @@ Result<std::uint64_t> Arena::graph_pool_begin(Stream stream, std::uint64_t pool)
   if (!asks.held() || !claims.held()) return arena_busy();
   // No magazine may keep the stream's blocks from here on.
   std::uint64_t missed = 0;
-  const std::uint64_t claimed = claim_magazines(true, missed);
+  const std::uint64_t claimed = claim_all_magazines(missed);
   const Result<std::uint64_t> bound = [&]() -> Result<std::uint64_t> {
     if (missed != 0) return Error{Errc::busy, "a thread was stopped inside an allocation; try again"};
     const ShortGuard guard(lock_);
@@ -56,7 +56,7 @@ Result<std::uint64_t> Arena::graph_pool_begin(Stream stream, std::uint64_t pool)
     tags_.bind(tag, stream);
     return pool_names_[tag];
   }();
-  unclaim_magazines(claimed);
+  unclaim_all_magazines(claimed);
   return bound;
 }
 

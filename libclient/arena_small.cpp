@@ -238,6 +238,21 @@ void Arena::unclaim_magazines(std::uint64_t claimed) noexcept {
     magazines_.begin()[std::countr_zero(claimed)].flag.unclaim();
 }
 
+std::uint64_t Arena::claim_all_magazines(std::uint64_t& missed) noexcept {
+  {
+    const ShortGuard guard(lock_);
+    APPORTION_CHECK(guard.held());
+    magazines_.close(true);
+  }
+  return claim_magazines(true, missed);
+}
+
+void Arena::unclaim_all_magazines(std::uint64_t claimed) noexcept {
+  unclaim_magazines(claimed);
+  const ShortGuard guard(lock_);
+  magazines_.close(false);
+}
+
 Status Arena::empty_magazines(std::optional<Stream> gone) {
   if (lock_.held_by_this_thread()) return arena_busy();
   const SlowGuard claims(claims_);

@@ -56,7 +56,7 @@ ThreadMagazines* Magazines::obtain(ShortLock& lock) noexcept {
   ThreadMagazines* mine = nullptr;
   {
     const ShortGuard guard(lock);
-    if (!guard.held()) return nullptr;
+    if (!guard.held() || closed_) return nullptr;
     mine = claim_place(self, tid, 0);
   }
   // Outside the lock: a system call a place.
@@ -64,7 +64,7 @@ ThreadMagazines* Magazines::obtain(ShortLock& lock) noexcept {
     const std::int32_t owner = place->tid.load(std::memory_order_relaxed);
     if (!is_dead(owner)) continue;
     const ShortGuard guard(lock);
-    if (!guard.held()) return nullptr;
+    if (!guard.held() || closed_) return nullptr;
     mine = claim_place(self, tid, owner);
   }
   near_[id_ % kNear] = {id_, mine};

@@ -55,9 +55,11 @@ class Magazines {
   }
   // Whether find() would be in vain for ever.
   [[nodiscard]] bool asked() const noexcept { return near_[id_ % kNear].id == id_; }
-  // Gets the calling thread some, with at most a few system calls, once a thread. Null where all are taken.
-  // Async-signal-safe.
+  // Gets the calling thread some, with at most a few system calls, once a thread. Null where all are taken,
+  // or for this time where they are closed. Async-signal-safe.
   ThreadMagazines* obtain(ShortLock& lock) noexcept;
+  // While closed, no thread gets its first: who has claimed all there are has all. With the arena's lock.
+  void close(bool closed) noexcept { closed_ = closed; }
 
   [[nodiscard]] const OwnerBarrier& barrier() const noexcept { return barrier_; }
   // Whether this thread is inside its own: then a signal handler asks.
@@ -88,6 +90,7 @@ class Magazines {
   std::unique_ptr<ThreadMagazines, Storage>
       threads_;  // constructed up to used_, so that the rest costs nothing
   std::atomic<std::uint32_t> used_{0};
+  bool closed_ = false;  // with the arena's lock
   // initial-exec as ShortLock's (F48).
   static __attribute__((tls_model("initial-exec"))) constinit thread_local std::array<Near, kNear> near_;
 };

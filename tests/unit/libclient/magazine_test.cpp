@@ -216,6 +216,62 @@ TEST_CASE("magazines stay under their cap, however many sizes go through them") 
   CHECK(model.broken() == "");
 }
 
+TEST_CASE("while magazines are closed a thread gets none, and is not told that it never will") {
+  Magazines magazines(true);
+  ShortLock lock;
+  const auto close = [&](bool closed) {
+    const ShortGuard guard(lock);
+    magazines.close(closed);
+  };
+  close(true);
+  CHECK(magazines.obtain(lock) == nullptr);
+  CHECK(!magazines.asked());
+  CHECK(magazines.begin() == magazines.end());
+  close(false);
+  CHECK(magazines.obtain(lock) != nullptr);
+  CHECK(magazines.find() == magazines.begin());
+}
+
+// A thread's first call may come between the claim on all magazines and what is done under it: in the middle
+// of a self-check, or of the emptying for a capture. Each round has its own arena, so that places are new.
+TEST_CASE("the first calls of threads do not disturb a self-check or the begin of a capture") {
+  for (int round = 0; round < 150; ++round) {
+    ModelArena model;
+    const Address first = must_allocate(model.arena, 4096_B, kB);
+    std::atomic<int> running{4};
+    std::atomic<int> wrong{0};
+    std::vector<std::thread> threads;
+    for (int thread = 0; thread < 4; ++thread) {
+      threads.emplace_back([&] {
+        std::array<Address, 6> blocks{};
+        for (int step = 0; step < 30; ++step) {
+          Address& block = blocks[step % blocks.size()];
+          if (block != 0 && !model.arena.deallocate(block, kA).ok()) ++wrong;
+          block = model.arena.try_allocate(4096_B, kA);
+        }
+        for (const Address block : blocks)
+          if (block != 0 && !model.arena.deallocate(block, kA).ok()) ++wrong;
+        --running;
+      });
+    }
+    std::string broken;
+    while (running != 0 && broken.empty()) {
+      const Result<std::uint64_t> pool = model.arena.graph_pool_begin(kA, 0);
+      broken = model.broken();
+      if (!pool.ok()) continue;  // busy: a thread has lost its processor inside
+      if (!model.arena.graph_pool_end(kA).ok() || !model.arena.graph_pool_release(*pool).ok()) ++wrong;
+    }
+    for (std::thread& thread : threads)
+      thread.join();
+    INFO("round " << round);
+    REQUIRE(broken == "");
+    REQUIRE(wrong == 0);
+    REQUIRE(model.arena.deallocate(first, kB).ok());
+    CHECK(model.arena.stats()->live_blocks == 0);
+    REQUIRE(model.broken() == "");
+  }
+}
+
 TEST_CASE(
     "magazines are emptied and checked while their threads use them, and every block stays one thread's") {
   const bool membarrier = GENERATE(true, false);
