@@ -94,6 +94,10 @@ class Arena {
   };
   [[nodiscard]] Given give(Bytes bytes, bool reserved_too, Quiesce how);
 
+  // Returns when the GPU has done all that it was given. Errors: busy (a stream is captured; nothing was
+  // asked of the GPU); what the source said.
+  Status wait_for_all();
+
   // The size of the live block that starts at `block`.
   [[nodiscard]] Result<Bytes> size_of(Address block);
   // The largest free block is the largest of the first `look` of the largest sizes: at most 3.2 % too small.

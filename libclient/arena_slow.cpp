@@ -201,6 +201,13 @@ Status Arena::synchronize(Stream stream) {
   return Done{};
 }
 
+Status Arena::wait_for_all() {
+  if (holds_a_lock()) return arena_busy();
+  const SlowGuard guard(slow_);
+  if (!guard.held()) return arena_busy();
+  return synchronize(kNoStream);
+}
+
 void Arena::release_tags() {
   // What is taken aside keeps its tag and is in no list: a tag released under it could come back as another
   // stream.
