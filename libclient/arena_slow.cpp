@@ -364,15 +364,18 @@ Result<Address> Arena::allocate_exact(Bytes bytes) {
     }
   }
   Status status = shielded([&] { return source_.map_exact(block, size); });
+  bool lost = source_.lost();  // what is given back next has its own answer
   // The job is at its limit, and part of what it holds is idle here: give that back first.
-  if (!status.ok() && out_of_room(status.error())) {
-    if (give_back({0}, Quiesce::synchronize).bytes.value > 0)
+  if (!status.ok() && !lost && out_of_room(status.error())) {
+    if (give_back({0}, Quiesce::synchronize).bytes.value > 0) {
       status = shielded([&] { return source_.map_exact(block, size); });
+      lost = source_.lost();
+    }
   }
   const Locked locked(lock_);
   if (!status.ok()) {
     exact_.erase(block);
-    large_.blocks.drop(node, source_.lost());
+    large_.blocks.drop(node, lost);
     return status.error();
   }
   large_.blocks.make_exact(node);

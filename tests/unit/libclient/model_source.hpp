@@ -25,7 +25,6 @@ class ModelSource final : public ChunkSource {
 
   Result<std::uint32_t> map(Address address, std::uint32_t min, std::uint32_t want) override {
     const Inside inside(*this, "map");
-    lost_ = false;
     if (fail_map) return failed(*fail_map);
     const std::uint32_t room = limit_chunks_ - static_cast<std::uint32_t>(chunks.size() + exact_chunks());
     if (min > room) return failed({Errc::quota, "the model is full"});
@@ -111,6 +110,7 @@ class ModelSource final : public ChunkSource {
   std::size_t fail_unmap_at = 0;
   bool other_context = false;
   bool by_events = false;  // Quiesce::events: the test looks at the waits itself
+  bool lose_all = false;   // a failure loses its addresses, whatever its code
   bool lose_rest = false;  // map answers the minimum, and what it tried beyond is in an unknown state
   std::function<void(const std::string&)> on_call;
 
@@ -157,6 +157,7 @@ class ModelSource final : public ChunkSource {
     Inside(ModelSource& source, const char* call) : source_(source) {
       if (source_.inside_.exchange(true)) source_.faults.push_back("two calls at a time");
       source_.calls.emplace_back(call);
+      source_.lost_ = false;
       if (const auto hook = source_.on_call) hook(call);  // a copy: it may disarm itself
     }
     ~Inside() { source_.inside_ = false; }
@@ -168,7 +169,7 @@ class ModelSource final : public ChunkSource {
   };
 
   Error failed(const Error& error) {
-    lost_ = error.code == Errc::driver;
+    lost_ = error.code == Errc::driver || lose_all;
     return error;
   }
   void add(Address chunk) {
