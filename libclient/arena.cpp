@@ -127,6 +127,13 @@ Status Arena::stream_gone(Stream stream) {
   return Done{};
 }
 
+Status Arena::wait_for_all() {
+  if (holds_a_lock()) return arena_busy();
+  const SlowGuard guard(slow_);
+  if (!guard.held()) return arena_busy();
+  return synchronize(kNoStream);
+}
+
 Arena::Range* Arena::range_of(Address address) {
   if (address % kUnit != 0) return nullptr;
   if (address - large_.base < large_.bytes) return &large_;

@@ -4,6 +4,7 @@
 #include <new>
 
 #include "libclient/arena.hpp"
+#include "libclient/host_memory.hpp"
 
 namespace apportion {
 
@@ -21,20 +22,6 @@ class Locked {
  private:
   ShortLock& lock_;
 };
-
-Error no_host_memory() {
-  return {Errc::out_of_memory, "no host memory"};  // so short that it is no allocation itself
-}
-
-// Calls the source. F31: where the host has no memory for the call, it has mapped and unmapped nothing.
-template <typename Call>
-auto shielded(Call&& call) -> decltype(call()) {
-  try {
-    return call();
-  } catch (const std::bad_alloc&) {
-    return no_host_memory();
-  }
-}
 
 // Whether giving back what this process holds idle could turn the answer.
 bool out_of_room(const Error& error) {
@@ -125,7 +112,7 @@ Result<Address> Arena::grow(Range& range, std::uint32_t units, Stream stream) {
     if (const Status status = shielded([&] { return source_.move(taken.addresses, target); }); status.ok()) {
       moved = mapped = idle;
     } else if (source_.lost()) {
-      error = status.error();
+      error = copy_of(status.error());
       retired = idle;
     }
   }
@@ -137,7 +124,7 @@ Result<Address> Arena::grow(Range& range, std::uint32_t units, Stream stream) {
       APPORTION_CHECK(*leased >= place.needed - mapped && *leased <= place.wanted - mapped);
       mapped += *leased;
     } else {
-      error = leased.error();
+      error = copy_of(leased.error());
     }
     if (source_.lost()) retired = place.wanted - mapped;
   }
@@ -181,14 +168,16 @@ Arena::Taken Arena::take_idle(std::uint32_t limit, bool clean) {
 
 Status Arena::synchronize(Stream stream) {
   const SlowGuard asks(asks_);  // no capture that the arena is told of begins between the look and the call
-  if (!asks.held()) return arena_busy();
+  if (!asks.held()) return shielded([]() -> Status { return arena_busy(); });
   std::uint32_t limit = 0;
   {
     const Locked locked(lock_);
     // Known without asking the driver, so that the capture of a non-blocking stream stays whole too.
     if (tags_.capturing()) {
-      return Error{Errc::busy,
-                   "a stream is being captured; memory that must wait for the GPU is not to be had"};
+      return shielded([]() -> Status {
+        return Error{Errc::busy,
+                     "a stream is being captured; memory that must wait for the GPU is not to be had"};
+      });
     }
     if (++epoch_ == 0) epoch_ = 1;  // it wraps; 0 is none
     limit = epoch_;
@@ -199,13 +188,6 @@ Status Arena::synchronize(Stream stream) {
   small_.blocks.settle(limit);
   large_.blocks.settle(limit);
   return Done{};
-}
-
-Status Arena::wait_for_all() {
-  if (holds_a_lock()) return arena_busy();
-  const SlowGuard guard(slow_);
-  if (!guard.held()) return arena_busy();
-  return synchronize(kNoStream);
 }
 
 void Arena::release_tags() {
@@ -291,7 +273,7 @@ Arena::Given Arena::give_back(Bytes target, Quiesce how) {
       returned.error = no_host_memory();
     }
   } else {
-    returned.error = passed.error();
+    returned.error = copy_of(passed.error());
   }
   const Locked locked(lock_);
   for (std::size_t index = 0; index < taken.nodes.size(); ++index) {
