@@ -49,6 +49,7 @@ Result<std::uint64_t> Arena::graph_pool_begin(Stream stream, std::uint64_t pool)
       pool_names_[tag] = ++last_pool_;
     }
     for (ThreadMagazines& thread : magazines_) {
+      if (thread.abandoned) continue;
       for (Magazine& magazine : thread.streams) {
         if (magazine.stream == stream) flush_all(thread, magazine);
       }
