@@ -5,6 +5,7 @@
 
 #include "libclient/arena.hpp"
 #include "libclient/host_memory.hpp"
+#include "libclient/offset_inline.hpp"
 
 namespace apportion {
 
@@ -143,7 +144,7 @@ Result<Address> Arena::grow(Range& range, std::uint32_t units, Stream stream) {
   counts_.chunks_leased += mapped - moved;
   note_mapped();
   if (error) return *error;
-  note_allocated({units * kUnit});
+  note_allocated(units);
   return range.base + range.blocks.node(block).offset * kUnit;
 }
 
@@ -361,9 +362,9 @@ Result<Address> Arena::allocate_exact(Bytes bytes) {
     return status.error();
   }
   large_.blocks.make_exact(node);
-  exact_bytes_ += size;
+  exact_units_ += size.value / kUnit;
   ++counts_.growths;
-  note_allocated(size);
+  note_allocated(size.value / kUnit);
   note_mapped();
   return block;
 }
@@ -389,7 +390,7 @@ Status Arena::free_exact(Address block) {
   }
   large_.blocks.drop(node, lost);
   exact_.erase(block);
-  exact_bytes_ -= size;
+  exact_units_ -= size.value / kUnit;
   --counts_.live_blocks;
   return status;
 }

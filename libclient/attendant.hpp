@@ -1,9 +1,10 @@
 // The library's own thread of a session: it does what cannot wait for the program's next call.
 //
-// It blocks in one wait: on a wake-up, on the session's socket while no caller is in an exchange (BrokerLink puts
-// it on the watch and takes it off), and on a time of its duties' choice, if they chose one. So a session at
-// rest makes no context switch. All signals are blocked on it: no handler of the program's runs here (F48). It is
-// not in a forked child (F06), where abandon_in_child() closes its descriptors. Never: knows what its duties are.
+// It blocks in one wait: on a wake-up, on the session's socket while no caller is in an exchange (BrokerLink
+// puts it on the watch and takes it off), and on a time of its duties' choice, if they chose one. So a
+// session at rest makes no context switch. All signals are blocked on it: no handler of the program's runs
+// here (F48). It is not in a forked child (F06), where abandon_in_child() closes its descriptors. Never:
+// knows what its duties are.
 #pragma once
 
 #include <pthread.h>

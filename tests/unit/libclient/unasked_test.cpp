@@ -1,4 +1,5 @@
-// What a session does for others while its program makes no call: the session's thread over the simulated driver.
+// What a session does for others while its program makes no call: the session's thread over the simulated
+// driver.
 #include <array>
 #include <functional>
 #include <thread>
@@ -20,7 +21,8 @@ wire::Reclaimed answer_to_recall(FakeBroker& broker, Bytes bytes) {
 
 }  // namespace
 
-TEST_CASE("F56: a session that makes no call gives back what is idle, and the GPU's work on it is waited for") {
+TEST_CASE(
+    "F56: a session that makes no call gives back what is idle, and the GPU's work on it is waited for") {
   FakeBroker broker;
   const Gpu gpu;
   auto client = attach(broker);
