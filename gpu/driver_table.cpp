@@ -63,9 +63,13 @@ Error driver_error(const DriverTable& driver, CUresult result, std::string_view 
   const char* text = nullptr;
   if (driver.get_error_name(result, &name) != CUDA_SUCCESS || name == nullptr) name = "unknown CUDA error";
   if (driver.get_error_string(result, &text) != CUDA_SUCCESS) text = nullptr;
-  std::string message =
-      std::string(call) + ": " + name + " (" + std::to_string(static_cast<int>(result)) + ")";
-  if (text != nullptr) message += std::string(": ") + text;
+  std::string message;
+  try {
+    message = std::string(call) + ": " + name + " (" + std::to_string(static_cast<int>(result)) + ")";
+    if (text != nullptr) message += std::string(": ") + text;
+  } catch (const std::bad_alloc&) {
+    message = "driver error";  // F31: so short that it is no allocation
+  }
   switch (result) {
     case CUDA_ERROR_OUT_OF_MEMORY:
       return {Errc::out_of_memory, std::move(message)};

@@ -51,8 +51,11 @@ Status map_run(const Device& device, CUdeviceptr at, std::span<const Chunk* cons
     const CUresult r = driver.mem_unmap(at, mapped.value);
     if (r != CUDA_SUCCESS) {
       if (stuck != nullptr) *stuck = true;
-      error.message +=
-          "; " + to_text(mapped) + " stay mapped: " + driver_error(driver, r, "cuMemUnmap").message;
+      try {
+        error.message +=
+            "; " + to_text(mapped) + " stay mapped: " + driver_error(driver, r, "cuMemUnmap").message;
+      } catch (const std::bad_alloc&) {  // F31: the caller must hear what is stuck
+      }
     }
     return error;
   };

@@ -66,7 +66,7 @@ Result<Address> Arena::allocate(Bytes bytes, Stream stream) {
   if (bytes.value > large_.bytes) {
     return Error{Errc::out_of_memory, "an allocation of " + to_text(bytes) + " is larger than the device"};
   }
-  if (lock_.held_by_this_thread()) return arena_busy();
+  if (holds_a_lock()) return arena_busy();
   const SlowGuard guard(slow_);
   if (!guard.held()) return arena_busy();
   return allocate_slow(range_for(bytes), static_cast<std::uint32_t>((bytes.value + kUnit - 1) / kUnit),
@@ -105,17 +105,28 @@ Status Arena::deallocate(Address block, Stream stream) {
     case Freed::exact:
       break;
   }
+  if (holds_a_lock()) return arena_busy();
   const SlowGuard guard(slow_);
   if (!guard.held()) return arena_busy();
   return free_exact(block);
 }
 
 Status Arena::stream_gone(Stream stream) {
+  if (holds_a_lock()) return arena_busy();
+  const SlowGuard asks(asks_);
+  if (!asks.held()) return arena_busy();
   if (Status emptied = empty_magazines(StreamTags::canonical(stream)); !emptied) return emptied;
   const ShortGuard guard(lock_);
   if (!guard.held()) return arena_busy();
   tags_.forget(stream);
   return Done{};
+}
+
+Status Arena::wait_for_all() {
+  if (holds_a_lock()) return arena_busy();
+  const SlowGuard guard(slow_);
+  if (!guard.held()) return arena_busy();
+  return synchronize(kNoStream);
 }
 
 Arena::Range* Arena::range_of(Address address) {
@@ -179,20 +190,20 @@ Result<ArenaStats> Arena::stats(std::uint32_t look) {
 }
 
 Status Arena::check() {
+  if (holds_a_lock()) return arena_busy();
   const SlowGuard slow(slow_);
   const SlowGuard claims(claims_);
   if (!slow.held() || !claims.held()) return arena_busy();
   std::uint64_t missed = 0;
-  const std::uint64_t claimed = claim_magazines(true, missed);
+  const std::uint64_t claimed = claim_all_magazines(missed);
   std::string broken;
   {
     const ShortGuard guard(lock_);
-    if (guard.held()) {
-      if (missed == 0) broken = check_magazines();
-      if (broken.empty()) broken = check_ranges();
-    }
+    APPORTION_CHECK(guard.held());
+    if (missed == 0) broken = check_magazines();
+    if (broken.empty()) broken = check_ranges();
   }
-  unclaim_magazines(claimed);
+  unclaim_all_magazines(claimed);
   if (broken.empty()) return Done{};
   return Error{Errc::invalid, broken};
 }

@@ -54,12 +54,14 @@ class Arena {
   [[nodiscard]] bool try_deallocate(Address block, Stream stream) noexcept;
 
   // Before `stream` is destroyed: its handle may come back as another stream, which must not inherit its
-  // frees.
+  // frees. Waits while another thread has the driver wait for streams: after an OK nobody asks this one any
+  // more. Error: busy.
   Status stream_gone(Stream stream);
 
   // Graphs: arena_graph.cpp. Before the capture of `stream` begins: blocks allocated or freed on it are the
   // pool's from here on, and stay for its graphs until the pool is released. pool 0: a new one; else one of
-  // earlier captures, whose free blocks may be used again. Nothing is synchronised while a pool is bound.
+  // earlier captures, whose free blocks may be used again. Nothing is synchronised while a pool is bound, nor
+  // is this stream asked: a wait that another thread has begun is waited for first.
   // Errors: invalid (the default streams, a stream that is bound, no such pool); busy (the pool is bound; as
   // many pools and streams as there are tags; a thread could not be waited for); out_of_memory.
   [[nodiscard]] Result<std::uint64_t> graph_pool_begin(Stream stream, std::uint64_t pool);
@@ -92,6 +94,10 @@ class Arena {
   };
   [[nodiscard]] Given give(Bytes bytes, bool reserved_too, Quiesce how);
 
+  // Returns when the GPU has done all that it was given. Errors: busy (a stream is captured; nothing was
+  // asked of the GPU); what the source said.
+  Status wait_for_all();
+
   // The size of the live block that starts at `block`.
   [[nodiscard]] Result<Bytes> size_of(Address block);
   // The largest free block is the largest of the first `look` of the largest sizes: at most 3.2 % too small.
@@ -100,12 +106,16 @@ class Arena {
   [[nodiscard]] Status check();
   // Whether this thread is inside a call of the arena: then a signal handler asks. Async-signal-safe.
   [[nodiscard]] bool interrupted() const noexcept {
-    return lock_.held_by_this_thread() || slow_.held_by_this_thread() || claims_.held_by_this_thread() ||
-           magazines_.inside();
+    return holds_a_lock() || slow_.held_by_this_thread() || magazines_.inside();
   }
 
  private:
   [[nodiscard]] static Error arena_busy();
+  // F48: asked before slow_, asks_ or claims_ is waited for: whose holder may wait for what this thread
+  // holds.
+  [[nodiscard]] bool holds_a_lock() const noexcept {
+    return lock_.held_by_this_thread() || asks_.held_by_this_thread() || claims_.held_by_this_thread();
+  }
   [[nodiscard]] static Error not_live(Address block);
 
   struct Range {
@@ -146,6 +156,9 @@ class Arena {
   // Claims threads' magazines, so that they stay as they are. With claims_.
   [[nodiscard]] std::uint64_t claim_magazines(bool empty_too, std::uint64_t& missed) noexcept;
   void unclaim_magazines(std::uint64_t claimed) noexcept;
+  // The same for all, also of threads that come meanwhile: until unclaimed, those do without.
+  [[nodiscard]] std::uint64_t claim_all_magazines(std::uint64_t& missed) noexcept;
+  void unclaim_all_magazines(std::uint64_t claimed) noexcept;
   [[nodiscard]] std::string check_magazines() const;
   [[nodiscard]] std::string check_ranges() const;
   // Of a magazine that is the caller's, with the short lock held.
@@ -194,8 +207,9 @@ class Arena {
   const Bytes granularity_;
   const std::uint32_t growth_chunks_;
 
-  // In this order: slow_, claims_, then the short lock.
+  // In this order: slow_, asks_, claims_, then the short lock.
   SlowLock slow_;
+  SlowLock asks_;        // who has the driver wait for streams: none of them goes or is captured meanwhile
   SlowLock claims_;      // who claims magazines; not held across a call of the source
   Magazines magazines_;  // each its thread's, or claimed
   ShortLock lock_;       // everything below

@@ -19,11 +19,13 @@ Result<std::uint64_t> Arena::graph_pool_begin(Stream stream, std::uint64_t pool)
   if (stream == 0 || stream == StreamTags::kPerThread || stream == kNoStream) {
     return Error{Errc::invalid, "a default stream cannot have a graph pool; capture a stream of its own"};
   }
+  if (holds_a_lock()) return arena_busy();
+  const SlowGuard asks(asks_);
   const SlowGuard claims(claims_);
-  if (!claims.held() || lock_.held_by_this_thread()) return arena_busy();
+  if (!asks.held() || !claims.held()) return arena_busy();
   // No magazine may keep the stream's blocks from here on.
   std::uint64_t missed = 0;
-  const std::uint64_t claimed = claim_magazines(true, missed);
+  const std::uint64_t claimed = claim_all_magazines(missed);
   const Result<std::uint64_t> bound = [&]() -> Result<std::uint64_t> {
     if (missed != 0) return Error{Errc::busy, "a thread was stopped inside an allocation; try again"};
     const ShortGuard guard(lock_);
@@ -47,6 +49,7 @@ Result<std::uint64_t> Arena::graph_pool_begin(Stream stream, std::uint64_t pool)
       pool_names_[tag] = ++last_pool_;
     }
     for (ThreadMagazines& thread : magazines_) {
+      if (thread.abandoned) continue;
       for (Magazine& magazine : thread.streams) {
         if (magazine.stream == stream) flush_all(thread, magazine);
       }
@@ -54,7 +57,7 @@ Result<std::uint64_t> Arena::graph_pool_begin(Stream stream, std::uint64_t pool)
     tags_.bind(tag, stream);
     return pool_names_[tag];
   }();
-  unclaim_magazines(claimed);
+  unclaim_all_magazines(claimed);
   return bound;
 }
 

@@ -4,6 +4,7 @@
 #include <new>
 
 #include "libclient/arena.hpp"
+#include "libclient/host_memory.hpp"
 #include "libclient/offset_inline.hpp"
 
 namespace apportion {
@@ -22,20 +23,6 @@ class Locked {
  private:
   ShortLock& lock_;
 };
-
-Error no_host_memory() {
-  return {Errc::out_of_memory, "no host memory"};  // so short that it is no allocation itself
-}
-
-// Calls the source. F31: where the host has no memory for the call, it has mapped and unmapped nothing.
-template <typename Call>
-auto shielded(Call&& call) -> decltype(call()) {
-  try {
-    return call();
-  } catch (const std::bad_alloc&) {
-    return no_host_memory();
-  }
-}
 
 // Whether giving back what this process holds idle could turn the answer.
 bool out_of_room(const Error& error) {
@@ -81,11 +68,16 @@ Address Arena::settle_and_take(Range& range, std::uint32_t units, Stream stream)
 }
 
 bool Arena::wait_for(std::uint64_t tags) {
+  const SlowGuard asks(asks_);
+  if (!asks.held()) return false;
   std::array<Stream, kTags> streams{};
   std::size_t count = 0;
   std::uint32_t limit = 0;
   {
     const Locked locked(lock_);
+    // Since they were chosen a stream may have gone, whose handle is nobody's or another stream's now, or be
+    // captured.
+    if (!tags_.can_ask(tags)) return false;
     if (++epoch_ == 0) epoch_ = 1;  // it wraps; 0 is none
     limit = epoch_;
     for (std::uint64_t left = tags; left != 0; left &= left - 1)
@@ -121,7 +113,7 @@ Result<Address> Arena::grow(Range& range, std::uint32_t units, Stream stream) {
     if (const Status status = shielded([&] { return source_.move(taken.addresses, target); }); status.ok()) {
       moved = mapped = idle;
     } else if (source_.lost()) {
-      error = status.error();
+      error = copy_of(status.error());
       retired = idle;
     }
   }
@@ -133,7 +125,7 @@ Result<Address> Arena::grow(Range& range, std::uint32_t units, Stream stream) {
       APPORTION_CHECK(*leased >= place.needed - mapped && *leased <= place.wanted - mapped);
       mapped += *leased;
     } else {
-      error = leased.error();
+      error = copy_of(leased.error());
     }
     if (source_.lost()) retired = place.wanted - mapped;
   }
@@ -176,13 +168,17 @@ Arena::Taken Arena::take_idle(std::uint32_t limit, bool clean) {
 }
 
 Status Arena::synchronize(Stream stream) {
+  const SlowGuard asks(asks_);  // no capture that the arena is told of begins between the look and the call
+  if (!asks.held()) return shielded([]() -> Status { return arena_busy(); });
   std::uint32_t limit = 0;
   {
     const Locked locked(lock_);
     // Known without asking the driver, so that the capture of a non-blocking stream stays whole too.
     if (tags_.capturing()) {
-      return Error{Errc::busy,
-                   "a stream is being captured; memory that must wait for the GPU is not to be had"};
+      return shielded([]() -> Status {
+        return Error{Errc::busy,
+                     "a stream is being captured; memory that must wait for the GPU is not to be had"};
+      });
     }
     if (++epoch_ == 0) epoch_ = 1;  // it wraps; 0 is none
     limit = epoch_;
@@ -206,7 +202,7 @@ void Arena::release_tags() {
 }
 
 Result<Bytes> Arena::trim_to(Bytes target) {
-  if (lock_.held_by_this_thread()) return arena_busy();
+  if (holds_a_lock()) return arena_busy();
   const SlowGuard guard(slow_);
   if (!guard.held()) return arena_busy();
   {
@@ -219,7 +215,7 @@ Result<Bytes> Arena::trim_to(Bytes target) {
 }
 
 Arena::Given Arena::give(Bytes bytes, bool reserved_too, Quiesce how) {
-  if (lock_.held_by_this_thread()) return {{}, arena_busy()};
+  if (holds_a_lock()) return {{}, arena_busy()};
   const SlowGuard guard(slow_);
   if (!guard.held()) return {{}, arena_busy()};
   Bytes target;
@@ -278,7 +274,7 @@ Arena::Given Arena::give_back(Bytes target, Quiesce how) {
       returned.error = no_host_memory();
     }
   } else {
-    returned.error = passed.error();
+    returned.error = copy_of(passed.error());
   }
   const Locked locked(lock_);
   for (std::size_t index = 0; index < taken.nodes.size(); ++index) {
@@ -298,7 +294,7 @@ Status Arena::reserve(Bytes bytes) {
   if (bytes > Bytes{large_.bytes}) {
     return Error{Errc::out_of_memory, "a reservation of " + to_text(bytes) + " is larger than the device"};
   }
-  if (lock_.held_by_this_thread()) return arena_busy();
+  if (holds_a_lock()) return arena_busy();
   const SlowGuard guard(slow_);
   if (!guard.held()) return arena_busy();
   NodeId node = kNoNode;
@@ -333,7 +329,7 @@ Result<Address> Arena::allocate_exact(Bytes bytes) {
   if (bytes.value > large_.bytes) {
     return Error{Errc::out_of_memory, "an allocation of " + to_text(bytes) + " is larger than the device"};
   }
-  if (lock_.held_by_this_thread()) return arena_busy();
+  if (holds_a_lock()) return arena_busy();
   const SlowGuard guard(slow_);
   if (!guard.held()) return arena_busy();
   const Bytes size = round_up(bytes, granularity_);
@@ -351,15 +347,18 @@ Result<Address> Arena::allocate_exact(Bytes bytes) {
     }
   }
   Status status = shielded([&] { return source_.map_exact(block, size); });
+  bool lost = source_.lost();  // what is given back next has its own answer
   // The job is at its limit, and part of what it holds is idle here: give that back first.
-  if (!status.ok() && out_of_room(status.error())) {
-    if (give_back({0}, Quiesce::synchronize).bytes.value > 0)
+  if (!status.ok() && !lost && out_of_room(status.error())) {
+    if (give_back({0}, Quiesce::synchronize).bytes.value > 0) {
       status = shielded([&] { return source_.map_exact(block, size); });
+      lost = source_.lost();
+    }
   }
   const Locked locked(lock_);
   if (!status.ok()) {
     exact_.erase(block);
-    large_.blocks.drop(node, source_.lost());
+    large_.blocks.drop(node, lost);
     return status.error();
   }
   large_.blocks.make_exact(node);

@@ -209,7 +209,7 @@ void Arena::publish(ThreadMagazines& mine) noexcept {
 bool Arena::magazines_keep(std::uint32_t units) const noexcept {
   std::uint64_t kept = 0;
   for (const ThreadMagazines& thread : magazines_)
-    kept += thread.kept();
+    kept += thread.abandoned ? 0 : thread.kept();
   return kept >= units;
 }
 
@@ -219,7 +219,7 @@ std::uint64_t Arena::claim_magazines(bool empty_too, std::uint64_t& missed) noex
   std::uint64_t claimed = 0;
   ThreadMagazines* const first = magazines_.begin();
   for (ThreadMagazines& thread : magazines_) {
-    if (!empty_too && thread.kept() == 0) continue;
+    if (thread.abandoned || (!empty_too && thread.kept() == 0)) continue;
     thread.flag.claim();
     claimed |= std::uint64_t{1} << (&thread - first);
   }
@@ -228,6 +228,11 @@ std::uint64_t Arena::claim_magazines(bool empty_too, std::uint64_t& missed) noex
   for (std::uint64_t left = claimed; left != 0; left &= left - 1) {
     const auto index = static_cast<std::uint32_t>(std::countr_zero(left));
     if (seen && first[index].flag.wait_left()) continue;
+    if (seen && Magazines::ended(first[index])) {
+      Magazines::abandon(first[index]);  // it stays claimed, and nobody's
+      claimed &= ~(std::uint64_t{1} << index);
+      continue;
+    }
     missed |= std::uint64_t{1} << index;
     first[index].flag.unclaim();
   }
@@ -239,9 +244,25 @@ void Arena::unclaim_magazines(std::uint64_t claimed) noexcept {
     magazines_.begin()[std::countr_zero(claimed)].flag.unclaim();
 }
 
+std::uint64_t Arena::claim_all_magazines(std::uint64_t& missed) noexcept {
+  {
+    const ShortGuard guard(lock_);
+    APPORTION_CHECK(guard.held());
+    magazines_.close(true);
+  }
+  return claim_magazines(true, missed);
+}
+
+void Arena::unclaim_all_magazines(std::uint64_t claimed) noexcept {
+  unclaim_magazines(claimed);
+  const ShortGuard guard(lock_);
+  magazines_.close(false);
+}
+
 Status Arena::empty_magazines(std::optional<Stream> gone) {
+  if (lock_.held_by_this_thread()) return arena_busy();
   const SlowGuard claims(claims_);
-  if (!claims.held() || lock_.held_by_this_thread()) return arena_busy();
+  if (!claims.held()) return arena_busy();
   std::uint64_t missed = 0;
   const std::uint64_t claimed = claim_magazines(false, missed);
   ThreadMagazines* const first = magazines_.begin();
@@ -266,7 +287,12 @@ Status Arena::empty_magazines(std::optional<Stream> gone) {
 std::string Arena::check_magazines() const {
   std::uint64_t blocks = 0;
   std::uint64_t published = 0;
+  bool abandoned = false;
   for (const ThreadMagazines& thread : magazines_) {
+    if (thread.abandoned) {
+      abandoned = true;
+      continue;
+    }
     std::uint32_t kept = 0;
     for (const Magazine& magazine : thread.streams) {
       for (std::uint32_t units = 1; units <= Magazine::kMost; ++units) {
@@ -286,6 +312,7 @@ std::string Arena::check_magazines() const {
     if (kept != thread.kept()) return "what a thread's magazines keep is miscounted";
     published += thread.published;
   }
+  if (abandoned) return {};  // its numbers are as half done as it is
   if (published != kept_units_) return "what magazines keep is miscounted";
   if (blocks != small_.blocks.table().count().kept) return "a block is marked as a magazine's and is in none";
   return {};

@@ -6,6 +6,7 @@
 #include <cerrno>
 #include <memory>
 
+#include "libclient/host_memory.hpp"
 #include "shm/fault_point.hpp"
 #include "shm/find_broker.hpp"
 #include "shm/job_layout.hpp"
@@ -108,8 +109,9 @@ Result<BrokerLink::Granted> BrokerLink::receive_grant(std::uint64_t request_id, 
   };
   for (;;) {
     channel::Datagram datagram;
-    Result<wire::Message> answer = answer_to(request_id, datagram, deadline);
-    if (!answer) return end(answer.error());
+    // F31: without host memory for one part, the earlier ones are taken all the same.
+    Result<wire::Message> answer = shielded([&] { return answer_to(request_id, datagram, deadline); });
+    if (!answer) return end(copy_of(answer.error()));
     if (const auto* refused = as<wire::Refusal>(*answer))
       return end(refusal(refused->code, refused->text.view()));
     const auto* grant = as<wire::Grant>(*answer);
@@ -122,9 +124,9 @@ Result<BrokerLink::Granted> BrokerLink::receive_grant(std::uint64_t request_id, 
     if (Status fds = channel::require_fds(datagram, entries.size()); !fds) {
       taken = Error{datagram.fds_lost ? Errc::system : Errc::protocol, fds.error().message};
     } else if (granted.error) {
-      taken = *granted.error;
+      taken = copy_of(*granted.error);
     } else {
-      taken = take(granted.taken, entries, std::move(datagram.fds));
+      taken = shielded([&] { return take(granted.taken, entries, std::move(datagram.fds)); });
     }
     if (taken.ok()) {
       for (const wire::ChunkEntry& entry : entries)
@@ -133,7 +135,7 @@ Result<BrokerLink::Granted> BrokerLink::receive_grant(std::uint64_t request_id, 
       acknowledge(*grant);
       APPORTION_FAULT_POINT("client.after_ack");
     } else {
-      if (!granted.error) granted.error = taken.error();
+      if (!granted.error) granted.error = copy_of(taken.error());
       datagram.fds.clear();
       refuse_grant(*grant, taken.error().code);
     }

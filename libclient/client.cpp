@@ -167,8 +167,8 @@ void Client::report() noexcept {
 Status Client::detach() {
   Status ended = Done{};
   attendant_.stop();  // it may be in the middle of giving back
-  if (source_ != nullptr) {
-    ended = source_->synchronize(kNoStream);
+  if (arena_ != nullptr) {
+    ended = arena_->wait_for_all();
     if (!ended && ended.error().code == Errc::busy) {
       static_cast<void>(attendant_.start().ok());  // else its callers answer for it
       return ended;

@@ -39,18 +39,22 @@ Status DeviceContext::retain() {
                        "cuDevicePrimaryCtxRetain");
 }
 
-Status DeviceContext::with_primary(const std::function<Status()>& work) const {
+Status DeviceContext::with_primary(const Work& work) const {
   const DriverTable& driver = device_.driver();
   if (const CUresult r = driver.ctx_push_current(primary_); r != CUDA_SUCCESS) {
     return driver_error(driver, r, "cuCtxPushCurrent");
   }
-  Status status = work();
-  CUcontext popped = nullptr;
-  static_cast<void>(driver.ctx_pop_current(&popped));
-  return status;
+  struct Pop {  // also where the host has no memory for the work (F31)
+    ~Pop() {
+      CUcontext popped = nullptr;
+      static_cast<void>(driver.ctx_pop_current(&popped));
+    }
+    const DriverTable& driver;
+  } const pop{driver};
+  return work();
 }
 
-Status DeviceContext::run(const std::function<Status()>& work) {
+Status DeviceContext::run(const Work& work) {
   const CaptureGuard guard(device_.driver());
   if (current_is_ours()) return work();
   if (Status retained = retain(); !retained) return retained;

@@ -7,10 +7,10 @@
 #pragma once
 
 #include <cstdint>
-#include <functional>
 #include <span>
 
 #include "gpu/device.hpp"
+#include "libclient/host_memory.hpp"
 
 namespace apportion {
 
@@ -24,7 +24,7 @@ class DeviceContext {
   // Runs `work` with a context of the device current, so that its driver calls do not spoil a stream capture
   // on another thread (rule 36). Errors: out_of_memory (no room for a context), driver; else what `work`
   // answers.
-  [[nodiscard]] Status run(const std::function<Status()>& work);
+  [[nodiscard]] Status run(const Work& work);
 
   // Returns when the GPU has done what the current and the primary context were given. Errc::busy, leaving
   // the capture whole, where one of `streams` is being captured. The legacy stream (0) stands for all
@@ -43,7 +43,7 @@ class DeviceContext {
   [[nodiscard]] bool current_is_ours();
   [[nodiscard]] bool primary_is_active() const;
   [[nodiscard]] Status retain();
-  [[nodiscard]] Status with_primary(const std::function<Status()>& work) const;
+  [[nodiscard]] Status with_primary(const Work& work) const;
 
   const Device& device_;
   CUcontext primary_ = nullptr;  // retained, if any

@@ -1,7 +1,10 @@
 #include "libclient/lease_source.hpp"
 
 #include <algorithm>
+#include <array>
 #include <new>
+
+#include "libclient/host_memory.hpp"
 
 namespace apportion {
 
@@ -26,7 +29,7 @@ Result<Bytes> LeaseSource::lease(Address address, Bytes min, Bytes want, std::ui
       made.emplace(next, Lease{entry.chunk_id, Bytes{entry.bytes}});
       next += entry.bytes;
     }
-    if (Status mapped = mapper_.map(at, entries, std::move(fds)); !mapped) {
+    if (Status mapped = shielded([&] { return mapper_.map(at, entries, std::move(fds)); }); !mapped) {
       lost_ = lost_ || mapper_.lost();
       return mapped;
     }
@@ -44,16 +47,19 @@ Result<Bytes> LeaseSource::lease(Address address, Bytes min, Bytes want, std::ui
   return Error{Errc::protocol, "the broker granted less than was asked for"};
 }
 
-// Never used, so there is no GPU to wait for.
+// Never used, so there is no GPU to wait for. Takes no host memory: that may be why (F31).
 Status LeaseSource::give_back(Address address, Bytes bytes) {
   if (Status unmapped = mapper_.unmap(address, bytes); !unmapped) return unmapped;
-  std::vector<std::uint64_t> ids;
   auto lease = leases_.lower_bound(address);
   while (lease != leases_.end() && lease->first < address + bytes.value) {
-    ids.push_back(lease->second.id);
-    lease = leases_.erase(lease);
+    std::array<std::uint64_t, wire::kMaxIds> ids;
+    std::size_t count = 0;
+    for (; count < ids.size() && lease != leases_.end() && lease->first < address + bytes.value; ++count) {
+      ids[count] = lease->second.id;
+      lease = leases_.erase(lease);
+    }
+    tell_released(std::span(ids).first(count));
   }
-  tell_released(ids);
   return Done{};
 }
 
@@ -70,6 +76,7 @@ Status LeaseSource::map_exact(Address address, Bytes bytes) {
 }
 
 Status LeaseSource::move(std::span<const Address> from, Address to) {
+  lost_ = false;
   Status moved = mapper_.move(from, to, chunk_);
   lost_ = mapper_.lost();
   if (!moved) return moved;
@@ -86,7 +93,7 @@ ChunkSource::Returned LeaseSource::unmap(std::span<const Address> chunks) {
   lost_ = false;
   Returned returned;
   std::vector<std::uint64_t> ids;
-  ids.reserve(chunks.size());
+  ids.reserve(chunks.size());  // from here on nothing takes host memory: what is unmapped is told (F31)
   const auto unmap_next = [&](std::size_t count) {
     Status unmapped = mapper_.unmap(chunks[returned.count], chunk_ * count);
     if (!unmapped) return unmapped;
@@ -111,7 +118,7 @@ ChunkSource::Returned LeaseSource::unmap(std::span<const Address> chunks) {
       } while (unmapped && returned.count < end);
     }
     if (!unmapped) {
-      returned.error = unmapped.error();
+      returned.error = copy_of(unmapped.error());
       if (mapper_.lost()) returned.lost = end - returned.count;
     }
   }

@@ -32,21 +32,31 @@ void Magazines::Storage::operator()(ThreadMagazines* places) const noexcept {
   ::operator delete (places, std::align_val_t{alignof(ThreadMagazines)});
 }
 
-// With the arena's short lock. Its own place, a vacant one, or the one of `dead`, as it was left.
-ThreadMagazines* Magazines::claim_place(std::uint32_t self, std::int32_t tid, std::int32_t dead) noexcept {
+std::optional<Magazines::Ended> Magazines::ended(const ThreadMagazines& place) noexcept {
+  const std::uint32_t token = place.owner.load(std::memory_order_acquire);
+  const std::int32_t tid = place.tid.load(std::memory_order_relaxed);
+  if (!is_dead(tid)) return std::nullopt;
+  return Ended{token, tid};
+}
+
+ThreadMagazines* Magazines::claim_place(std::uint32_t self, std::int32_t tid,
+                                        const std::optional<Ended>& dead) noexcept {
   ThreadMagazines* found = nullptr;
   for (ThreadMagazines& place : *this) {
-    if (place.owner.load(std::memory_order_relaxed) == self) return &place;
-    // A thread that ended inside a call (it was cancelled) has left it half done: nobody's for ever.
-    if (place.tid.load(std::memory_order_relaxed) == dead && !place.flag.inside()) found = &place;
+    const std::uint32_t owner = place.owner.load(std::memory_order_relaxed);
+    if (owner == self) return &place;
+    if (dead && owner == dead->token && !place.abandoned && !place.flag.inside()) found = &place;
   }
-  if (const std::uint32_t used = used_.load(std::memory_order_relaxed); used < kThreads && dead == 0) {
+  if (const std::uint32_t used = used_.load(std::memory_order_relaxed); used < kThreads && !dead) {
     found = new (threads_.get() + used) ThreadMagazines;
+    found->tid.store(tid, std::memory_order_relaxed);
+    found->owner.store(self, std::memory_order_release);
     used_.store(used + 1, std::memory_order_release);
+    return found;
   }
   if (found == nullptr) return nullptr;
-  found->owner.store(self, std::memory_order_relaxed);
   found->tid.store(tid, std::memory_order_relaxed);
+  found->owner.store(self, std::memory_order_release);
   return found;
 }
 
@@ -56,16 +66,16 @@ ThreadMagazines* Magazines::obtain(ShortLock& lock) noexcept {
   ThreadMagazines* mine = nullptr;
   {
     const ShortGuard guard(lock);
-    if (!guard.held()) return nullptr;
-    mine = claim_place(self, tid, 0);
+    if (!guard.held() || closed_) return nullptr;
+    mine = claim_place(self, tid, std::nullopt);
   }
   // Outside the lock: a system call a place.
   for (ThreadMagazines* place = begin(); mine == nullptr && place != end(); ++place) {
-    const std::int32_t owner = place->tid.load(std::memory_order_relaxed);
-    if (!is_dead(owner)) continue;
+    const std::optional<Ended> dead = ended(*place);
+    if (!dead) continue;
     const ShortGuard guard(lock);
-    if (!guard.held()) return nullptr;
-    mine = claim_place(self, tid, owner);
+    if (!guard.held() || closed_) return nullptr;
+    mine = claim_place(self, tid, dead);
   }
   near_[id_ % kNear] = {id_, mine};
   return mine;

@@ -1,15 +1,19 @@
 // The magazines of all threads of one arena: which are whose, and how others get in.
 //
-// Promises: a thread finds its own with two loads. A thread that sleeps or has died pins nothing: the arena
-// claims its magazines and empties them, and a new thread takes over those of a dead one. The first kThreads
-// threads alive have some; further ones use the arena's lock each time. Never: touches the range's blocks;
-// the arena does, with its short lock.
+// Promises: a thread finds its own with two loads. A thread that sleeps or has ended pins nothing: the arena
+// claims its magazines and empties them, and a new thread takes over those of one that has ended. But one
+// that ended inside (a signal handler left by pthread_exit or siglongjmp) has left them half done: they are
+// abandoned, and what they kept is lost to the session. (One that lives on after that cannot be told from one
+// that is inside: graph_pool_begin answers busy from then on.) The first kThreads threads alive have some;
+// further ones use the arena's lock each time. Never: touches the range's blocks; the arena does, with its
+// short lock.
 #pragma once
 
 #include <array>
 #include <atomic>
 #include <cstdint>
 #include <memory>
+#include <optional>
 
 #include "libclient/magazine.hpp"
 #include "libclient/owner_flag.hpp"
@@ -24,7 +28,8 @@ struct alignas(64) ThreadMagazines {
 
   OwnerFlag flag;
   std::atomic<std::uint32_t> owner{0};  // ShortLock's token of the thread; 0: vacant
-  std::atomic<std::int32_t> tid{0};     // to see whether it lives
+  std::atomic<std::int32_t> tid{0};     // to see whether it lives; written before `owner`
+  std::atomic<bool> abandoned{false};
 
   // Written by whoever owns or has claimed it; read by anybody.
   std::atomic<std::uint64_t> allocations{0};  // served
@@ -55,9 +60,26 @@ class Magazines {
   }
   // Whether find() would be in vain for ever.
   [[nodiscard]] bool asked() const noexcept { return near_[id_ % kNear].id == id_; }
-  // Gets the calling thread some, with at most a few system calls, once a thread. Null where all are taken.
-  // Async-signal-safe.
+  // Gets the calling thread some, with at most a few system calls, once a thread. Null where all are taken,
+  // or for this time where they are closed. Async-signal-safe.
   ThreadMagazines* obtain(ShortLock& lock) noexcept;
+  // While closed, no thread gets its first: who has claimed all there are has all. With the arena's lock.
+  void close(bool closed) noexcept { closed_ = closed; }
+
+  // A thread that has ended, as it had its place.
+  struct Ended {
+    std::uint32_t token = 0;
+    std::int32_t tid = 0;
+  };
+  // Whose the place was, if that thread has ended. A system call.
+  [[nodiscard]] static std::optional<Ended> ended(const ThreadMagazines& place) noexcept;
+  // The calling thread's own place, a new one, or that of `dead`, as it was left; null where there is none,
+  // or where somebody else has that one by now: a new thread can have the number of a dead one. With the
+  // arena's lock.
+  [[nodiscard]] ThreadMagazines* claim_place(std::uint32_t self, std::int32_t tid,
+                                             const std::optional<Ended>& dead) noexcept;
+  // Nobody's from here on: never entered, emptied or looked at again.
+  static void abandon(ThreadMagazines& place) noexcept { place.abandoned = true; }
 
   [[nodiscard]] const OwnerBarrier& barrier() const noexcept { return barrier_; }
   // Whether this thread is inside its own: then a signal handler asks.
@@ -77,8 +99,6 @@ class Magazines {
     std::uint64_t id = 0;
     ThreadMagazines* mine = nullptr;
   };
-  [[nodiscard]] ThreadMagazines* claim_place(std::uint32_t self, std::int32_t tid,
-                                             std::int32_t dead) noexcept;
 
   const std::uint64_t id_;  // of this set: never used twice in a process
   const OwnerBarrier barrier_;
@@ -88,6 +108,7 @@ class Magazines {
   std::unique_ptr<ThreadMagazines, Storage>
       threads_;  // constructed up to used_, so that the rest costs nothing
   std::atomic<std::uint32_t> used_{0};
+  bool closed_ = false;  // with the arena's lock
   // initial-exec as ShortLock's (F48).
   static __attribute__((tls_model("initial-exec"))) constinit thread_local std::array<Near, kNear> near_;
 };

@@ -57,7 +57,7 @@ Status Mapper::move(std::span<const Address> from, Address to, Bytes chunk) {
     if (Status mapped = map_run(device_, to, list, &lost_); !mapped) return mapped;
     // Each chunk is at two addresses now (rule 14).
     for (std::size_t index = 0; index < from.size(); ++index) {
-      const Status unmapped = unmap_run(device_.driver(), from[index], chunk);
+      Status unmapped = unmap_run(device_.driver(), from[index], chunk);
       if (unmapped) continue;
       // Back to where they were; should that fail too, memory that is not mapped would be handed out.
       lost_ = true;

@@ -46,6 +46,14 @@ std::uint64_t StreamTags::with_events(std::uint64_t tags, bool legacy) const {
   return tags;
 }
 
+bool StreamTags::can_ask(std::uint64_t tags) const {
+  if ((tags & ~named_) != 0) return false;
+  for (; tags != 0; tags &= tags - 1) {
+    if (pool_of(handles_[std::countr_zero(tags)]) != kClean) return false;
+  }
+  return true;
+}
+
 Tag StreamTags::make_pool() {
   const Tag tag = take_vacant();
   if (tag != kUnknown) pools_ |= std::uint64_t{1} << tag;

@@ -117,7 +117,8 @@ APPORTION_API apportion_status apportion_deallocate(apportion_client* client, vo
                                                     apportion_stream stream);
 
 /* Call before a stream is destroyed: its handle must not be asked any more how far it is, and a new stream
- * may get it and must not inherit its frees. */
+ * may get it and must not inherit its frees. Where another thread waits for the GPU inside this library, the
+ * call returns when that wait is over. Errors: BUSY (then do not destroy it yet); NOT_ATTACHED. */
 APPORTION_API apportion_status apportion_stream_gone(apportion_client* client, apportion_stream stream);
 
 /* What a captured graph uses. 0 is none; a value that was released stays invalid for ever. */
@@ -129,10 +130,10 @@ typedef uint64_t apportion_graph_pool;
  * same pool, they are used again; such graphs must run one after the other, in the order of their captures.
  * *pool: 0 for a new one, which is then set; else one of this session that no capture is bound to. A side
  * stream that joins a capture needs a pool of its own. Until the end, nothing of this session synchronises
- * the context: apportion_trim_to, and freeing an exact block, answer BUSY. Without this call, the arena does
- * not know of a capture. Blocks with APPORTION_EXACT have no pool: free them when the graph is gone. Errors:
- * INVALID (a default stream, a stream that is bound, no such pool); BUSY (the pool is bound; too many pools);
- * OUT_OF_MEMORY; NOT_ATTACHED. */
+ * the context: apportion_trim_to, and freeing an exact block, answer BUSY. A wait for the GPU that another
+ * thread has begun is waited for first. Without this call, the arena does not know of a capture. Blocks with
+ * APPORTION_EXACT have no pool: free them when the graph is gone. Errors: INVALID (a default stream, a stream
+ * that is bound, no such pool); BUSY (the pool is bound; too many pools); OUT_OF_MEMORY; NOT_ATTACHED. */
 APPORTION_API apportion_status apportion_graph_pool_begin(apportion_client* client, apportion_stream stream,
                                                           apportion_graph_pool* pool);
 

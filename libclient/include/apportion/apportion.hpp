@@ -1,8 +1,10 @@
 // Apportion for C++: sessions and blocks that give themselves back. Header-only, over apportion.h.
 //
 // Errors are apportion::Failure, thrown: what() is the library's one line. Destructors never throw; what they
-// cannot do is reported by the calls they stand for, if you make those yourself. Units, threads and streams:
-// apportion.h.
+// cannot do is reported by the calls they stand for, if you make those yourself. So while a stream of the
+// program is captured, where freeing an APPORTION_EXACT block and detaching answer APPORTION_BUSY, call
+// Block::free and Session::detach: a Block that goes then stays allocated until its session is detached, and
+// a Session that goes then stays attached until the process ends. Units, threads and streams: apportion.h.
 #ifndef APPORTION_APPORTION_HPP
 #define APPORTION_APPORTION_HPP
 
@@ -41,19 +43,20 @@ class Block {
         pointer_(std::exchange(other.pointer_, nullptr)),
         bytes_(std::exchange(other.bytes_, 0)),
         stream_(other.stream_) {}
+  // What this block was is freed; where that answers APPORTION_BUSY, `other` has it then.
   Block& operator=(Block&& other) noexcept {
     if (this != &other) {
-      reset();
-      client_ = std::exchange(other.client_, nullptr);
-      pointer_ = std::exchange(other.pointer_, nullptr);
-      bytes_ = std::exchange(other.bytes_, 0);
-      stream_ = other.stream_;
+      free();
+      std::swap(client_, other.client_);
+      std::swap(pointer_, other.pointer_);
+      std::swap(bytes_, other.bytes_);
+      std::swap(stream_, other.stream_);
     }
     return *this;
   }
   Block(const Block&) = delete;
   Block& operator=(const Block&) = delete;
-  ~Block() { reset(); }
+  ~Block() { free(); }
 
   [[nodiscard]] void* data() const noexcept { return pointer_; }
   [[nodiscard]] std::size_t size() const noexcept { return bytes_; }  // as asked for
@@ -61,11 +64,17 @@ class Block {
 
   // The stream whose work its last use is ordered before; the allocation's, unless this says otherwise.
   void free_on(apportion_stream stream) noexcept { stream_ = stream; }
-  void reset() noexcept {
-    if (pointer_ != nullptr) apportion_deallocate(client_, pointer_, stream_);
+  // Empty then, and the status is why it may not be free; but after APPORTION_BUSY it is as it was: try
+  // again.
+  apportion_status free() noexcept {
+    const apportion_status status =
+        pointer_ != nullptr ? apportion_deallocate(client_, pointer_, stream_) : APPORTION_OK;
+    if (status == APPORTION_BUSY) return status;
     pointer_ = nullptr;
     bytes_ = 0;
+    return status;
   }
+  void reset() noexcept { free(); }  // ask whether it is empty, where it may be busy
 
  private:
   friend class Session;

@@ -242,6 +242,39 @@ TEST_CASE("an exact block at the limit takes back what is idle first") {
   CHECK(model.broken() == "");
 }
 
+TEST_CASE(
+    "F33: an exact block's addresses that a failed roll-back lost are not tried a second time, nor used "
+    "again") {
+  ModelArena model(4);
+  const Address idle = must_allocate(model.arena, 2_MiB);
+  REQUIRE(model.arena.deallocate(idle, 0).ok());
+  const Address first = *model.arena.allocate_exact(2_MiB);
+  REQUIRE(model.arena.deallocate(first, 0).ok());
+  model.source.calls.clear();
+  model.source.fail_map = Error{Errc::out_of_memory, "no room for the access; 2 MiB stay mapped"};
+  model.source.lose_all = true;
+  CHECK(model.arena.allocate_exact(2_MiB).error().code == Errc::out_of_memory);
+  CHECK(std::count(model.source.calls.begin(), model.source.calls.end(), "map_exact") == 1);
+  model.source.fail_map.reset();
+  model.source.lose_all = false;
+  CHECK(*model.arena.allocate_exact(2_MiB) != first);
+  CHECK(model.broken() == "");
+}
+
+TEST_CASE("F34: idle chunks lost for an exact block's sake do not lose the addresses it was to have") {
+  ModelArena model(8);
+  const Address idle = must_allocate(model.arena, 2_MiB);
+  const Address live = must_allocate(model.arena, 4_MiB);
+  REQUIRE(model.arena.deallocate(idle, 0).ok());
+  model.source.fail_map = Error{Errc::quota, "armed"};
+  model.source.fail_unmap = Error{Errc::driver, "armed"};
+  CHECK(model.arena.allocate_exact(2_MiB).error().code == Errc::quota);
+  model.source.fail_map.reset();
+  model.source.fail_unmap.reset();
+  CHECK(*model.arena.allocate_exact(2_MiB) == live + (4_MiB).value);
+  CHECK(model.broken() == "");
+}
+
 TEST_CASE("an exact block whose synchronise fails stays live; one whose unmap fails is lost") {
   ModelArena model;
   const Address block = *model.arena.allocate_exact(2_MiB);

@@ -138,6 +138,29 @@ TEST_CASE(
   CHECK(client->detach().ok());
 }
 
+TEST_CASE(
+    "detach answers busy while a graph pool is bound, and a non-blocking stream's capture stays whole") {
+  FakeBroker broker(4);
+  const Gpu gpu;
+  auto client = attach(broker);
+  CUstream stream = nullptr;
+  REQUIRE(gpu.driver.stream_create(&stream, CU_STREAM_NON_BLOCKING) == CUDA_SUCCESS);
+  const auto handle = reinterpret_cast<std::uintptr_t>(stream);
+  const Address block = *client->allocate(2_MiB, handle, false);
+  REQUIRE(client->graph_pool_begin(handle, 0));
+  REQUIRE(gpu.driver.stream_begin_capture(stream, CU_STREAM_CAPTURE_MODE_GLOBAL) == CUDA_SUCCESS);
+  CHECK(client->detach().error().code == Errc::busy);
+  CHECK(!client->detached());
+  CUgraph graph = nullptr;
+  CHECK(gpu.driver.stream_end_capture(stream, &graph) == CUDA_SUCCESS);
+  CHECK(graph != nullptr);
+  gpu.driver.graph_destroy(graph);
+  REQUIRE(client->graph_pool_end(handle).ok());
+  CHECK(usable(block, 2_MiB));
+  CHECK(client->detach().ok());
+  gpu.driver.stream_destroy(stream);
+}
+
 TEST_CASE("another stream waits for an event on the one that freed, not for the context") {
   FakeBroker broker(2);
   const Gpu gpu;

@@ -5,6 +5,7 @@
 
 using namespace apportion;
 using apportion::testing::ModelArena;
+using apportion::testing::ModelSource;
 
 namespace {
 
@@ -115,6 +116,27 @@ TEST_CASE("while a pool is bound the context is not synchronised: the capture of
   CHECK(model.source.synchronizes == before);
   REQUIRE(model.arena.graph_pool_end(kA).ok());
   CHECK(model.arena.deallocate(exact, kA).ok());
+  CHECK(model.broken() == "");
+}
+
+TEST_CASE("no capture begins while another thread has the driver wait: it would be spoiled") {
+  const bool by_event = GENERATE(true, false);
+  ModelArena model(1);
+  const Address block = must_allocate(model.arena, 2_MiB, kA);
+  REQUIRE(model.arena.deallocate(block, by_event ? kA : 0).ok());
+  std::optional<Errc> answer;
+  model.source.on_call = [&](const std::string& call) {
+    if (call != (by_event ? "wait_for" : "synchronize")) return;
+    const Result<std::uint64_t> begun = model.arena.graph_pool_begin(kA, 0);
+    if (begun.ok()) {
+      model.source.now(kA, ModelSource::Is::captured);
+    } else {
+      answer = begun.error().code;
+    }
+  };
+  CHECK(must_allocate(model.arena, 2_MiB, kB) == block);
+  CHECK(answer == Errc::busy);
+  CHECK(model.arena.graph_pool_begin(kA, 0).ok());
   CHECK(model.broken() == "");
 }
 

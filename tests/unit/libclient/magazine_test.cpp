@@ -1,5 +1,10 @@
 // Small blocks pass through the magazines of threads; nothing is lost, pinned or mixed up by it.
+#include <pthread.h>
+#include <setjmp.h>
+#include <signal.h>
+
 #include <atomic>
+#include <chrono>
 #include <thread>
 
 #include "libclient/arena.hpp"
@@ -214,6 +219,126 @@ TEST_CASE("magazines stay under their cap, however many sizes go through them") 
     REQUIRE(model.arena.deallocate(block, 0).ok());
   CHECK(model.arena.stats()->magazine_bytes <= 8_MiB);
   CHECK(model.broken() == "");
+}
+
+TEST_CASE("who knows a thread to have ended does not get the place of another that has its number now") {
+  Magazines magazines(true);
+  for (std::uint32_t place = 0; place < Magazines::kThreads; ++place)
+    REQUIRE(magazines.claim_place(1000 + place, 10 + static_cast<std::int32_t>(place), std::nullopt) !=
+            nullptr);
+  REQUIRE(magazines.claim_place(2000, 1, std::nullopt) == nullptr);
+  ThreadMagazines* const place = magazines.claim_place(2000, 555, Magazines::Ended{1005, 15});
+  REQUIRE(place == magazines.begin() + 5);
+  CHECK(magazines.claim_place(3000, 777, Magazines::Ended{1005, 555}) == nullptr);
+  CHECK(magazines.claim_place(2000, 555, std::nullopt) == place);
+}
+
+// ThreadSanitizer delivers signals between calls only.
+#if !defined(__SANITIZE_THREAD__)
+namespace {
+Arena* interrupted_arena = nullptr;
+std::atomic<bool> left_inside{false};
+sigjmp_buf way_out;
+}  // namespace
+
+TEST_CASE(
+    "F48: a thread that left the middle of an allocation from a signal handler, and ended, stops nobody") {
+  ModelArena model(8);
+  interrupted_arena = &model.arena;
+  left_inside = false;
+  struct sigaction leave {};
+  struct sigaction before {};
+  leave.sa_handler = [](int) {
+    if (!interrupted_arena->interrupted()) return;
+    left_inside = true;
+    siglongjmp(way_out, 1);
+  };
+  REQUIRE(::sigaction(SIGUSR1, &leave, &before) == 0);
+  std::atomic<bool> warm{false};
+  std::thread thread([&] {
+    use(model.arena, kA);
+    warm = true;
+    if (sigsetjmp(way_out, 1) != 0) return;
+    // Through its magazine alone, so that the only thing it can hold is its own flag.
+    for (;;)
+      static_cast<void>(model.arena.try_deallocate(model.arena.try_allocate(512_B, kA), kA));
+  });
+  const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(20);
+  while (!left_inside && std::chrono::steady_clock::now() < deadline) {
+    if (warm) ::pthread_kill(thread.native_handle(), SIGUSR1);
+    std::this_thread::yield();
+  }
+  if (!left_inside) std::abort();  // the thread could not be joined
+  thread.join();
+  REQUIRE(::sigaction(SIGUSR1, &before, nullptr) == 0);
+  const Result<std::uint64_t> pool = model.arena.graph_pool_begin(kA, 0);
+  CHECK(pool.ok());
+  CHECK(model.broken() == "");
+  REQUIRE(model.arena.graph_pool_end(kA).ok());
+  CHECK(model.arena.trim_to(0_B).ok());
+  // Nobody takes over what it left half done.
+  std::thread([&] {
+    use(model.arena, kB);
+    use(model.arena, kB);
+  }).join();
+  CHECK(model.broken() == "");
+}
+#endif
+
+TEST_CASE("while magazines are closed a thread gets none, and is not told that it never will") {
+  Magazines magazines(true);
+  ShortLock lock;
+  const auto close = [&](bool closed) {
+    const ShortGuard guard(lock);
+    magazines.close(closed);
+  };
+  close(true);
+  CHECK(magazines.obtain(lock) == nullptr);
+  CHECK(!magazines.asked());
+  CHECK(magazines.begin() == magazines.end());
+  close(false);
+  CHECK(magazines.obtain(lock) != nullptr);
+  CHECK(magazines.find() == magazines.begin());
+}
+
+// A thread's first call may come between the claim on all magazines and what is done under it: in the middle
+// of a self-check, or of the emptying for a capture. Each round has its own arena, so that places are new.
+TEST_CASE("the first calls of threads do not disturb a self-check or the begin of a capture") {
+  for (int round = 0; round < 150; ++round) {
+    ModelArena model;
+    const Address first = must_allocate(model.arena, 4096_B, kB);
+    std::atomic<int> running{4};
+    std::atomic<int> wrong{0};
+    std::vector<std::thread> threads;
+    for (int thread = 0; thread < 4; ++thread) {
+      threads.emplace_back([&] {
+        std::array<Address, 6> blocks{};
+        for (int step = 0; step < 30; ++step) {
+          Address& block = blocks[step % blocks.size()];
+          if (block != 0 && !model.arena.deallocate(block, kA).ok()) ++wrong;
+          block = model.arena.try_allocate(4096_B, kA);
+        }
+        for (const Address block : blocks)
+          if (block != 0 && !model.arena.deallocate(block, kA).ok()) ++wrong;
+        --running;
+      });
+    }
+    std::string broken;
+    while (running != 0 && broken.empty()) {
+      const Result<std::uint64_t> pool = model.arena.graph_pool_begin(kA, 0);
+      broken = model.broken();
+      if (!pool.ok()) continue;  // busy: a thread has lost its processor inside
+      if (!model.arena.graph_pool_end(kA).ok() || !model.arena.graph_pool_release(*pool).ok()) ++wrong;
+    }
+    for (std::thread& thread : threads)
+      thread.join();
+    INFO("round " << round);
+    REQUIRE(broken == "");
+    REQUIRE(wrong == 0);
+    REQUIRE(model.arena.deallocate(first, kB).ok());
+    CHECK(model.arena.stats()->live_blocks == 0);
+    REQUIRE(model.broken() == "");
+  }
 }
 
 TEST_CASE(

@@ -2,13 +2,16 @@
 // and fails where a test wants it to.
 #pragma once
 
+#include <algorithm>
 #include <atomic>
 #include <cstdint>
 #include <functional>
 #include <map>
+#include <mutex>
 #include <optional>
 #include <set>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "libclient/arena.hpp"
@@ -22,7 +25,6 @@ class ModelSource final : public ChunkSource {
 
   Result<std::uint32_t> map(Address address, std::uint32_t min, std::uint32_t want) override {
     const Inside inside(*this, "map");
-    lost_ = false;
     if (fail_map) return failed(*fail_map);
     const std::uint32_t room = limit_chunks_ - static_cast<std::uint32_t>(chunks.size() + exact_chunks());
     if (min > room) return failed({Errc::quota, "the model is full"});
@@ -88,16 +90,14 @@ class ModelSource final : public ChunkSource {
     if (fail_synchronize) return failed(*fail_synchronize);
     ++synchronizes;
     synchronised_ = true;
+    use_streams({}, true);
     return Done{};
   }
 
   Status wait_for(std::span<const Stream> streams) override {
     const Inside inside(*this, "wait_for");
     if (fail_wait) return failed(*fail_wait);
-    for (const Stream stream : streams) {
-      if (gone.count(stream) != 0) faults.push_back("an event on a stream that is gone");
-      ++waits[stream];
-    }
+    use_streams(streams, false);
     events += streams.size();
     return Done{};
   }
@@ -110,6 +110,7 @@ class ModelSource final : public ChunkSource {
   std::size_t fail_unmap_at = 0;
   bool other_context = false;
   bool by_events = false;  // Quiesce::events: the test looks at the waits itself
+  bool lose_all = false;   // a failure loses its addresses, whatever its code
   bool lose_rest = false;  // map answers the minimum, and what it tried beyond is in an unknown state
   std::function<void(const std::string&)> on_call;
 
@@ -121,14 +122,42 @@ class ModelSource final : public ChunkSource {
   std::atomic<std::uint64_t> synchronizes{0};
   std::map<Stream, std::uint64_t> waits;
   std::uint64_t events = 0;
-  std::set<Stream> gone;  // the test's to fill
+
+  // What the program did with its streams, for the test to say: after the arena's OK, and before it is told
+  // that a capture has ended.
+  enum class Is : std::uint8_t { usable, gone, captured };
+  void now(Stream stream, Is state) {
+    const std::lock_guard lock(streams_mutex_);
+    if (state == Is::usable) {
+      states_.erase(stream);
+    } else {
+      states_[stream] = state;
+    }
+  }
 
  private:
+  // As long as a driver call takes: what happens to the streams meanwhile counts too.
+  void use_streams(std::span<const Stream> streams, bool context) {
+    for (int look = 0; look < 20; ++look) {
+      const std::lock_guard lock(streams_mutex_);
+      for (const auto& [stream, state] : states_) {
+        const bool used = std::count(streams.begin(), streams.end(), stream) != 0;
+        if (used && state == Is::gone) faults.push_back("an event on a stream that is gone");
+        if ((used || context) && state == Is::captured) faults.push_back("a capture was spoiled");
+      }
+      if (look == 0) {
+        for (const Stream stream : streams)
+          ++waits[stream];
+      }
+      std::this_thread::yield();
+    }
+  }
   class Inside {
    public:
     Inside(ModelSource& source, const char* call) : source_(source) {
       if (source_.inside_.exchange(true)) source_.faults.push_back("two calls at a time");
       source_.calls.emplace_back(call);
+      source_.lost_ = false;
       if (const auto hook = source_.on_call) hook(call);  // a copy: it may disarm itself
     }
     ~Inside() { source_.inside_ = false; }
@@ -140,7 +169,7 @@ class ModelSource final : public ChunkSource {
   };
 
   Error failed(const Error& error) {
-    lost_ = error.code == Errc::driver;
+    lost_ = error.code == Errc::driver || lose_all;
     return error;
   }
   void add(Address chunk) {
@@ -163,6 +192,8 @@ class ModelSource final : public ChunkSource {
 
   const Bytes chunk_;
   const std::uint32_t limit_chunks_;
+  std::mutex streams_mutex_;
+  std::map<Stream, Is> states_;  // of those that are not usable
   std::atomic<bool> inside_{false};
   bool synchronised_ = false;
   bool lost_ = false;

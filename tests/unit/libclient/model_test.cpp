@@ -12,6 +12,7 @@
 
 using namespace apportion;
 using apportion::testing::ModelArena;
+using apportion::testing::ModelSource;
 
 namespace {
 
@@ -101,8 +102,8 @@ class Reference {
 // One thread's random walk. Its captures are of a stream of its own.
 class Player {
  public:
-  Player(Arena& arena, Reference& reference, unsigned seed, Stream own)
-      : arena_(arena), reference_(reference), random_(seed), own_(own) {}
+  Player(ModelArena& model, Reference& reference, unsigned seed, Stream own)
+      : arena_(model.arena), source_(model.source), reference_(reference), random_(seed), own_(own) {}
 
   void play(int steps) {
     for (int step = 0; step < steps; ++step) {
@@ -123,12 +124,14 @@ class Player {
       } else if (dice == 98) {
         if (arena_.deallocate(0x1000, 0).ok()) reference_.fault("a foreign pointer was freed");
         if (!arena_.stream_gone(1000 + random_() % 3).ok()) reference_.fault("stream_gone failed");
+        if (capturing_ == 0) destroy_or_create();
       } else {
         if (!arena_.stats().ok()) reference_.fault("stats failed");
       }
     }
     while (capturing_ != 0 || pool_ != 0)
       capture();
+    source_.now(own_, ModelSource::Is::usable);
     while (!mine_.empty())
       free(mine_.size() - 1, 0);
   }
@@ -140,7 +143,7 @@ class Player {
   };
 
   [[nodiscard]] Stream stream() {
-    return capturing_ != 0 && random_() % 2 == 0 ? own_ : 1000 + random_() % 3;
+    return own_there_ && random_() % (capturing_ != 0 ? 2 : 6) == 0 ? own_ : 1000 + random_() % 3;
   }
   [[nodiscard]] std::uint64_t pool_of(Stream stream) const { return stream == own_ ? capturing_ : 0; }
 
@@ -186,6 +189,7 @@ class Player {
   // The next step of: begin, end, and perhaps again, release.
   void capture() {
     if (capturing_ != 0) {
+      source_.now(own_, ModelSource::Is::usable);
       if (!arena_.graph_pool_end(own_).ok()) reference_.fault("a capture could not end");
       capturing_ = 0;
     } else if (pool_ != 0 && random_() % 3 != 0) {
@@ -193,27 +197,37 @@ class Player {
       if (!arena_.graph_pool_release(pool_).ok()) reference_.fault("a pool could not be released");
       pool_ = 0;
     } else {
+      if (!own_there_) destroy_or_create();
       const Result<std::uint64_t> begun = arena_.graph_pool_begin(own_, pool_);
       if (begun.ok()) {
         pool_ = capturing_ = *begun;
+        source_.now(own_, ModelSource::Is::captured);
       } else if (begun.error().code != Errc::busy) {
         reference_.fault(begun.error().message);
       }
     }
   }
 
+  void destroy_or_create() {
+    own_there_ = !own_there_;
+    if (!own_there_ && !arena_.stream_gone(own_).ok()) reference_.fault("stream_gone failed");
+    source_.now(own_, own_there_ ? ModelSource::Is::usable : ModelSource::Is::gone);
+  }
+
   Arena& arena_;
+  ModelSource& source_;
   Reference& reference_;
   std::mt19937_64 random_;
   const Stream own_;
+  bool own_there_ = true;
   std::uint64_t pool_ = 0;
   std::uint64_t capturing_ = 0;
   std::vector<Block> mine_;
   std::set<Address> exact_;
 };
 
-void play(Arena& arena, Reference& reference, unsigned seed, int steps) {
-  Player(arena, reference, seed, 5000 + seed % 10).play(steps);
+void play(ModelArena& model, Reference& reference, unsigned seed, int steps) {
+  Player(model, reference, seed, 5000 + seed % 10).play(steps);
 }
 
 }  // namespace
@@ -226,8 +240,8 @@ TEST_CASE("random operations of four threads agree with a reference map, and eve
   for (int round = 0; round < 4; ++round) {
     std::vector<std::thread> threads;
     for (unsigned thread = 0; thread < 4; ++thread) {
-      threads.emplace_back(play, std::ref(model.arena), std::ref(reference),
-                           seed * 1000 + round * 10 + thread, 1500);
+      threads.emplace_back(play, std::ref(model), std::ref(reference), seed * 1000 + round * 10 + thread,
+                           1500);
     }
     for (std::thread& thread : threads)
       thread.join();

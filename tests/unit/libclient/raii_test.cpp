@@ -64,6 +64,30 @@ TEST_CASE("RAII: a graph pool keeps what was freed under capture until it is rel
   CHECK_THROWS_AS(session.graph_pool_release(pool), apportion::Failure);
 }
 
+TEST_CASE("RAII: an exact block that cannot be freed yet is kept, and freed later") {
+  FakeBroker broker;
+  apportion::Session session = attach(broker);
+  const auto stream = reinterpret_cast<apportion_stream>(std::uintptr_t{0xa000});
+  apportion::Block exact = session.allocate(2 << 20, nullptr, APPORTION_EXACT);
+  apportion::Block other = session.allocate(2 << 20, nullptr, APPORTION_EXACT);
+  void* const memory = exact.data();
+  session.graph_pool_begin(stream);
+  CHECK(exact.free() == APPORTION_BUSY);
+  exact.reset();
+  CHECK(exact.data() == memory);
+  CHECK(exact.size() == 2 << 20);
+  exact = std::move(other);  // NOLINT(bugprone-use-after-move): which says what it leaves behind
+  CHECK(exact.data() != memory);
+  CHECK(other.data() == memory);
+  session.graph_pool_end(stream);
+  CHECK(exact.free() == APPORTION_OK);
+  CHECK(!exact);
+  CHECK(other.free() == APPORTION_OK);
+  CHECK(other.free() == APPORTION_OK);  // nothing to free
+  CHECK(broker.leased() == 0);
+  CHECK(session.stats().live_blocks == 0);
+}
+
 TEST_CASE("RAII: a refusal is thrown with its status and the library's line") {
   FakeBroker broker;
   apportion::Session session = attach(broker);

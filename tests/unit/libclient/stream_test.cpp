@@ -7,6 +7,7 @@
 
 using namespace apportion;
 using apportion::testing::ModelArena;
+using apportion::testing::ModelSource;
 
 namespace {
 constexpr Stream kA = 0xa000;
@@ -108,6 +109,38 @@ TEST_CASE("a stream that takes over a gone stream's handle does not inherit its 
   CHECK(model.arena.try_allocate(2_MiB, kA) == 0);
   CHECK(must_allocate(model.arena, 2_MiB, kA) == block);
   CHECK(model.source.synchronizes == 1);
+}
+
+// Such a stream's handle may be nobody's or another stream's as soon as its owner has the OK.
+TEST_CASE("a stream does not go while another thread has the driver wait for it") {
+  ModelArena model(1);
+  const Address block = must_allocate(model.arena, 2_MiB, kA);
+  REQUIRE(model.arena.deallocate(block, kA).ok());
+  std::optional<Status> gone;
+  model.source.on_call = [&](const std::string& call) {
+    if (call != "wait_for") return;
+    gone = model.arena.stream_gone(kA);  // on this thread it can only answer; on another it would wait
+    if (gone->ok()) model.source.now(kA, ModelSource::Is::gone);
+  };
+  CHECK(must_allocate(model.arena, 2_MiB, kB) == block);
+  REQUIRE(gone.has_value());
+  REQUIRE(!gone->ok());
+  CHECK(gone->error().code == Errc::busy);
+  CHECK(model.arena.stream_gone(kA).ok());
+  CHECK(model.broken() == "");
+}
+
+TEST_CASE("a stream that went between the choice of whom to ask and the asking is not asked") {
+  StreamTags tags;
+  const Tag a = tags.acquire(kA);
+  const Tag b = tags.acquire(kB);
+  const std::uint64_t both = std::uint64_t{1} << a | std::uint64_t{1} << b;
+  CHECK(tags.can_ask(both));
+  CHECK(tags.forget(kA) == a);
+  CHECK(!tags.can_ask(both));
+  CHECK(tags.can_ask(std::uint64_t{1} << b));
+  tags.bind(tags.make_pool(), kB);
+  CHECK(!tags.can_ask(std::uint64_t{1} << b));
 }
 
 TEST_CASE("the legacy default stream is one stream under both its handles; the per-thread one is many") {
