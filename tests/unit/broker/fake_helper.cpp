@@ -1,6 +1,6 @@
 // A helper of the broker as no real one is: what it does is in the variable FAKE_HELPER. It has no context
 // and no device; what it is asked to overwrite it lets go of.
-#include <poll.h>
+#include <sys/prctl.h>
 #include <unistd.h>
 
 #include <csignal>
@@ -38,6 +38,7 @@ constexpr std::uint32_t code_of(Errc error) {
 }  // namespace
 
 int main() {
+  prctl(PR_SET_PDEATHSIG, SIGKILL);  // a test that failed leaves nobody hanging
   const char* variable = std::getenv("FAKE_HELPER");
   const std::string does = variable != nullptr ? variable : "overwrites";
   if (does == "has no device") return kHelperNoDevice;
