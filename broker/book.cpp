@@ -328,13 +328,14 @@ void Book::put_back(ChunkId id, bool bind) {
   const Owner owner{session.job, session.uid};
   // The owner before FREE: a crash between the two leaves a RETURNING chunk of that same owner.
   journal_.set_owner(id, journal_owner(owner));
-  chunk.past = {owner, false, chunk.past.bound || bind};
+  chunk.past = {owner, false, chunk.past.bound || bind, chunk.past.stubborn};
   uncharge(chunk, ChunkState::free);
 }
 
 void Book::bury(ChunkId id) {
   BookedChunk& chunk = at(id);
-  APPORTION_CHECK(one_of(chunk.state, {ChunkState::offered, ChunkState::held, ChunkState::orphan}));
+  APPORTION_CHECK(
+      one_of(chunk.state, {ChunkState::offered, ChunkState::held, ChunkState::orphan, ChunkState::scrub}));
   move(chunk, ChunkState::zombie);
   chunk.past.clean = false;
 }

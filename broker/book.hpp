@@ -36,6 +36,7 @@ struct Past {
   std::optional<Owner> owner;  // who had it last; none: made, and nobody's since. Its contents are unknown
   bool clean = false;          // overwritten since
   bool bound = false;          // a process of owner->uid may have kept an fd: for that user only
+  bool stubborn = false;       // the driver would not overwrite it. Not in the journal: the next broker tries
   friend auto operator<=>(const Past&, const Past&) = default;
 };
 
@@ -130,7 +131,8 @@ class Book {
   void hold(ChunkId id);                                         // OFFERED or ORPHAN -> HELD
   void begin_return(ChunkId id);                                 // OFFERED, HELD or ORPHAN -> RETURNING
   void put_back(ChunkId id, bool bind);                          // RETURNING -> FREE, with its last owner
-  void bury(ChunkId id);                                         // OFFERED, HELD, ORPHAN -> ZOMBIE, charged
+  // OFFERED, HELD, ORPHAN -> ZOMBIE, charged; SCRUB -> ZOMBIE, charged as it was
+  void bury(ChunkId id);
 
   // Overwriting. What is not confirmed by scrubbed_* is as it was, also after a crash (F38).
   void begin_scrub(ChunkId id);  // FREE -> SCRUB, nobody's; RETURNING -> SCRUB, charged as it was
@@ -139,6 +141,7 @@ class Book {
   void scrubbed_free(ChunkId id);      // SCRUB, nobody's -> FREE and clean
   void scrubbed_offer(ChunkId id);     // SCRUB for a session -> OFFERED
   void scrub_failed(ChunkId id);       // SCRUB, not of a return -> FREE as it was
+  void mark_stubborn(ChunkId id);      // FREE
 
   // The free chunk with the lowest rank; `rank` answers nothing for one that is not to be had.
   using Rank = std::function<std::optional<int>(const Past&)>;

@@ -31,6 +31,7 @@ void Book::check_chunks(std::vector<Tally>& jobs, std::vector<Tally>& sessions, 
     APPORTION_CHECK(static_cast<bool>(chunk.lessee) == static_cast<bool>(chunk.charge));
     APPORTION_CHECK(!chunk.past.clean || one_of(chunk.state, {ChunkState::free, ChunkState::offered}));
     APPORTION_CHECK(!chunk.past.bound || chunk.past.owner);
+    APPORTION_CHECK(!chunk.past.clean || !chunk.past.stubborn);
     if (!chunk.lessee) {
       nobodys.add(chunk.state, chunk.bytes);
       if (chunk.state == ChunkState::free) {

@@ -1,4 +1,6 @@
 // The book's chunks while they are overwritten: SCRUB, for nobody, for a grant, or on the way back.
+#include <utility>
+
 #include "broker/book.hpp"
 #include "shm/result.hpp"
 
@@ -25,6 +27,7 @@ void Book::scrubbed_free(ChunkId id) {
   BookedChunk& chunk = at(id);
   APPORTION_CHECK(chunk.state == ChunkState::scrub && !chunk.lessee);
   chunk.past.clean = true;
+  chunk.past.stubborn = false;
   move(chunk, ChunkState::free);
 }
 
@@ -32,6 +35,7 @@ void Book::scrubbed_offer(ChunkId id) {
   BookedChunk& chunk = at(id);
   APPORTION_CHECK(chunk.state == ChunkState::scrub && chunk.lessee);
   chunk.past.clean = true;
+  chunk.past.stubborn = false;
   move(chunk, ChunkState::offered);
 }
 
@@ -39,6 +43,19 @@ void Book::scrub_failed(ChunkId id) {
   BookedChunk& chunk = at(id);
   APPORTION_CHECK(chunk.state == ChunkState::scrub);
   uncharge(chunk, ChunkState::free);
+}
+
+void Book::mark_stubborn(ChunkId id) {
+  BookedChunk& chunk = at(id);
+  APPORTION_CHECK(chunk.state == ChunkState::free && !chunk.past.clean);
+  leave(chunk);  // the list of its old past
+  chunk.past.stubborn = true;
+  enter(chunk);
+  // The last to be picked of its kind, too.
+  std::vector<std::uint32_t>& list = list_of(chunk);
+  std::swap(list.front(), list[chunk.place]);
+  chunks_[list[chunk.place]].place = chunk.place;
+  chunk.place = 0;
 }
 
 }  // namespace apportion

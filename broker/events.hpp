@@ -129,11 +129,16 @@ struct UnmakeFailed {
 struct Scrubbed {
   std::vector<ChunkId> ids;
 };
-// Nothing is known of these: they hold what they held. `why`: what the helper said, or how it died.
+// These are not overwritten, or nobody knows. `why`: what the helper said, or how it ended.
 struct ScrubFailed {
   std::vector<ChunkId> ids;
   std::string why;
   SteadyNs now;
+  enum class How : std::uint8_t {
+    untried,  // no helper, or one without a context: nothing has touched them, and none is to blame
+    refused,  // these could not be; of several at least one is to blame. Nobody else has them
+    lost,     // a helper ended with them: it may have them yet, and its GPU work may not be over (F52)
+  } how = How::untried;
 };
 
 // The keeper has taken (put) or dropped (del) the fds of these chunks.

@@ -38,22 +38,27 @@ class Helper {
       const auto* request = message.ok() ? std::get_if<wire::Scrub>(&*message) : nullptr;
       if (request == nullptr) return 1;
       Status done = channel::require_fds(datagram, wire::fds_of(*message));
-      if (done.ok()) done = overwrite(*request, datagram.fds);
+      if (done.ok()) done = have_context();
+      const bool tried = done.ok();
+      if (tried) done = overwrite(*request, datagram.fds);
       datagram.fds.clear();  // before the answer: then nothing of these chunks is here any more
       APPORTION_FAULT_POINT("helper.before_answer");
-      if (!answer(request->header.request_id, done)) return 0;
+      if (!answer(request->header.request_id, done, tried)) return 0;
       // Rule 19: what broke the context breaks every later call in this process.
       if (!done.ok() && done.error().code == Errc::driver) return kHelperBrokenContext;
     }
   }
 
  private:
+  Status have_context() {
+    if (context_) return Done{};
+    Result<PrimaryContext> made = PrimaryContext::retain(device_);
+    if (!made.ok()) return Error{made.error().code, "no context: " + made.error().message};
+    context_ = *std::move(made);
+    return Done{};
+  }
+
   Status overwrite(const wire::Scrub& request, const std::vector<Fd>& fds) {
-    if (!context_) {
-      Result<PrimaryContext> made = PrimaryContext::retain(device_);
-      if (!made.ok()) return Error{made.error().code, "no context: " + made.error().message};
-      context_ = *std::move(made);
-    }
     std::vector<Chunk> chunks;
     for (std::size_t i = 0; i < fds.size(); ++i) {
       Result<Chunk> chunk = Chunk::import(device_, fds[i], Bytes{request.entries[i].bytes});
@@ -70,10 +75,11 @@ class Helper {
     return Done{};
   }
 
-  bool answer(std::uint64_t request, const Status& done) {
+  bool answer(std::uint64_t request, const Status& done, bool tried) {
     auto message = wire::make<wire::Scrubbed>(request, 0);
     if (!done.ok()) {
       message.code = 1 + static_cast<std::uint32_t>(done.error().code);
+      message.tried = tried ? 1 : 0;
       message.text.set(done.error().message);
     }
     return channel::send(channel_.get(), wire::bytes_of(message), {},
@@ -88,11 +94,14 @@ class Helper {
 
 }  // namespace
 
-int run_helper(Fd channel, const std::string& device_name) {
+int run_helper(Fd channel, const std::string& device_name, pid_t broker) {
   prctl(PR_SET_NAME, "apportiond-help");
-  // With the broker, even where its end of the socket lives on in a process it forked. One that died before
-  // this line has closed the socket.
+  APPORTION_FAULT_POINT("helper.started");
+  // With the broker, even where its end of the socket lives on in a process it forked.
   prctl(PR_SET_PDEATHSIG, SIGKILL);
+  // F11: one that died before that line may have left a SCRUB in the socket, and the next broker may have
+  // granted those chunks.
+  if (getppid() != broker) return kHelperOrphan;
   // A terminal's ^C is the keeper's and the broker's: they end us when they are done.
   for (const int signal : {SIGINT, SIGTERM, SIGHUP, SIGPIPE})
     std::signal(signal, SIG_IGN);

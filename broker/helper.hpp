@@ -7,6 +7,8 @@
 // context's, decides what is overwritten, or hears from a client.
 #pragma once
 
+#include <sys/types.h>
+
 #include <string>
 
 #include "shm/fd.hpp"
@@ -15,12 +17,14 @@ namespace apportion {
 
 inline constexpr const char* kHelperFlag = "--helper-channel";
 inline constexpr const char* kHelperDeviceFlag = "--helper-device";
+inline constexpr const char* kHelperBrokerFlag = "--helper-broker";
 
 // What the exit code says; helper_ending() makes words of it.
 inline constexpr int kHelperNoDevice = 3;
 inline constexpr int kHelperBrokenContext = 4;
+inline constexpr int kHelperOrphan = 5;  // nobody is left to read it
 
-// `device`: a name that Device::open takes. The exit code.
-[[nodiscard]] int run_helper(Fd channel, const std::string& device);
+// `device`: a name that Device::open takes. `broker`: the pid of who started us. The exit code.
+[[nodiscard]] int run_helper(Fd channel, const std::string& device, pid_t broker);
 
 }  // namespace apportion

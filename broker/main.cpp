@@ -70,13 +70,18 @@ int main(int argc, char** argv) {
   std::string helper_device;
   app.add_option(apportion::kHelperFlag, helper_channel)->group("");
   app.add_option(apportion::kHelperDeviceFlag, helper_device)->group("");
+  int helper_broker = 0;
+  app.add_option(apportion::kHelperBrokerFlag, helper_broker)->group("");
+  // For tests: how long a helper may be silent.
+  app.add_option("--helper-patience-ms", options.helper_patience_ms)->group("");
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& end) {
     return end_of_parse(app, end);
   }
   if (wants_probe) return probe(device, json);
-  if (helper_channel >= 0) return apportion::run_helper(apportion::Fd(helper_channel), helper_device);
+  if (helper_channel >= 0)
+    return apportion::run_helper(apportion::Fd(helper_channel), helper_device, helper_broker);
   if (channel < 0) return apportion::run_keeper({argv, argv + argc});
   options.keeper_channel = apportion::Fd(channel);
   return apportion::run_broker(std::move(options));

@@ -70,10 +70,11 @@ Shell::Shell(Loop& loop, ShellParts parts, const Device& device, const DeviceMon
           [this](std::vector<ChunkId> ids, HelperLink::Fds fds) {
             pool_.export_fds(std::move(ids), std::move(fds));
           },
-          [this](const std::vector<ChunkId>& ids, const Status& done) {
-            if (done.ok()) return event(events::Scrubbed{ids});
-            event(events::ScrubFailed{ids, done.error().message, now()});
-          }),
+          [this](const std::vector<ChunkId>& ids, const std::optional<HelperLink::Failure>& failure) {
+            if (!failure) return event(events::Scrubbed{ids});
+            event(events::ScrubFailed{ids, failure->why, now(), failure->how});
+          },
+          parts_.helper),
       started_ns_(now().value) {}
 
 Shell::~Shell() = default;

@@ -35,6 +35,7 @@ struct ShellParts {
   std::string driver_path;  // told to clients of a simulated device
   std::string cudasim_dir;
   std::string helper_device;  // as the helper opens it
+  HelperSetup helper = {};
 };
 
 class Shell final : private Server::Sink {

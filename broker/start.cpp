@@ -161,7 +161,8 @@ int refuse(const Error& error) {
   return 1;
 }
 
-int serve(Loop& loop, KeeperLink& keeper, Config config, std::uint32_t restarts) {
+int serve(Loop& loop, KeeperLink& keeper, Config config, const BrokerOptions& options) {
+  const std::uint32_t restarts = options.restarts;
   Result<KeeperLink::Inheritance> kept = keeper.take();
   if (!kept.ok()) return refuse(kept.error());
   Result<Device> device = Device::open(config.broker.device);
@@ -213,6 +214,8 @@ int serve(Loop& loop, KeeperLink& keeper, Config config, std::uint32_t restarts)
   parts.cudasim_dir = description.simulated ? simulator_folder() : "";
   // A simulated device is found by the variables that opening it has set for our children.
   parts.helper_device = description.simulated ? spell(config.broker.device) : description.uuid;
+  if (options.helper_patience_ms)
+    parts.helper.patience = std::chrono::milliseconds(*options.helper_patience_ms);
   parts.config = std::move(config);
   parts.load = load;
   Shell shell(loop, std::move(parts), *device, *monitor, *journal, keeper, opened.listening.get());
@@ -240,7 +243,7 @@ int run_broker(BrokerOptions options) {
   if (!config.ok()) return refuse(config.error());
   Loop loop;
   KeeperLink keeper(loop, std::move(options.keeper_channel));
-  return serve(loop, keeper, *std::move(config), options.restarts);
+  return serve(loop, keeper, *std::move(config), options);
 }
 
 }  // namespace apportion

@@ -6,6 +6,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 
 #include "shm/fd.hpp"
@@ -16,6 +17,7 @@ struct BrokerOptions {
   std::string config;  // path; empty: the usual places
   Fd keeper_channel;
   std::uint32_t restarts = 0;
+  std::optional<std::uint32_t> helper_patience_ms = {};  // for tests
 };
 
 [[nodiscard]] int run_broker(BrokerOptions options);

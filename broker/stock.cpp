@@ -9,6 +9,9 @@ namespace {
 constexpr std::int64_t kFirstBackoffNs = 100'000'000;
 constexpr std::int64_t kLongestBackoffNs = 5'000'000'000;
 constexpr std::int64_t kQuietNs = 1'000'000'000;  // before free chunks are overwritten ahead
+constexpr int kLast = 100;                        // above any rank
+// How long orders count on what a dead helper had. A healthy device shows it within a second.
+constexpr std::int64_t kLostPatienceNs = 10'000'000'000;
 
 }  // namespace
 
@@ -54,7 +57,7 @@ void Stock::discard(ChunkId id) {
                          : hygiene_.needs_scrub_to_loosen(chunk.past);
   if (dirty) {
     book_.begin_scrub(id);
-    return begin_scrub(id, Scrub::For::loosening);
+    return begin_scrub(id, Overwriting::For::loosening, false);
   }
   book_.begin_unmake(id);
   close(id);
@@ -197,6 +200,7 @@ void Stock::handle(const events::DeviceRoom& event, Actions& out) {
   expected.quiet = expected.zombies.value == 0 && steps_.empty();
   Bytes settled{};
   for (const ChunkId id : graveyard_.settle(event, expected)) {
+    std::erase_if(lost_, [&](const At& lost) { return lost.id == id; });
     settled += book_.find(id)->bytes;
     book_.settled(id);
   }
@@ -210,11 +214,12 @@ void Stock::handle(const events::DeviceRoom& event, Actions& out) {
 
 void Stock::tick(SteadyNs now) {
   if (retry_at_.value != 0 && now >= retry_at_) retry_at_ = {};
-  std::erase_if(scrub_again_, [&](const Again& again) {
+  std::erase_if(scrub_again_, [&](const At& again) {
     if (again.at > now) return false;
-    to_scrub_.push_back(again.id);
+    ask_again(again.id);
     return true;
   });
+  std::erase_if(lost_, [&](const At& lost) { return lost.at.value + kLostPatienceNs <= now.value; });
   if (std::exchange(disturbed_, false)) quiet_since_ = now;
   ahead_due_ = now.value - quiet_since_.value >= kQuietNs;
 }
@@ -230,7 +235,8 @@ void Stock::fail(Order& order, std::string why, Refusal::Rule rule) {
 void Stock::give(Order& order, ChunkId id) {
   if (hygiene_.needs_scrub(book_.find(id)->past, order.owner)) {
     book_.begin_scrub_for(id, order.session, order.request);
-    begin_scrub(id, Scrub::For::grant);
+    // Who has had a mishap risks nobody else's chunk any more.
+    begin_scrub(id, Overwriting::For::grant, order.mishaps > 0);
     order.scrubbing.push_back(id);
     scrub_used_ = true;
     return;
@@ -239,21 +245,27 @@ void Stock::give(Order& order, ChunkId id) {
   order.ready.push_back(id);
 }
 
-// What is ready goes back as it was; what is being overwritten is overwritten for whoever comes next.
-void Stock::let_go(Order& order) {
-  for (const ChunkId id : std::exchange(order.ready, {}))
-    roll_back(id);
-  for (const ChunkId id : std::exchange(order.scrubbing, {})) {
-    book_.leave_scrub_alone(id);
-    scrubs_[id].what_for = Scrub::For::later;
-  }
+// A chunk that could not be overwritten comes last; and who has had a mishap rather has one unmade and made
+// anew, for which the driver may find other memory.
+std::optional<ChunkId> Stock::pick_for(const Order& order) const {
+  return book_.pick_free([&](const Past& past) -> std::optional<int> {
+    const std::optional<int> rank = hygiene_.rank_to_grant(past, order.owner);
+    if (!rank || !past.stubborn || !hygiene_.needs_scrub(past, order.owner)) return rank;
+    return order.mishaps == 0 ? std::optional(*rank + kLast) : std::nullopt;
+  });
+}
+
+std::optional<ChunkId> Stock::pick_to_unmake() const {
+  return book_.pick_free([&](const Past& past) {
+    return hygiene_.rank_to_unmake(past) +
+           (past.stubborn && hygiene_.needs_scrub_to_loosen(past) ? kLast : 0);
+  });
 }
 
 void Stock::serve_from_free() {
   for (Order& order : orders_) {
     while (order.failure.empty() && order.missing > 0 && order.piece == setup_.chunk) {
-      const std::optional<ChunkId> id =
-          book_.pick_free([&](const Past& past) { return hygiene_.rank_to_grant(past, order.owner); });
+      const std::optional<ChunkId> id = pick_for(order);
       if (!id) break;
       --order.missing;
       give(order, *id);
@@ -283,10 +295,10 @@ void Stock::unmake_for_orders(Actions& /*out*/) {
     if (order.failure.empty()) needed += order.piece * order.missing;
   }
   if (needed.value == 0) return;
-  Bytes coming = book_.loose() + book_.in_state(ChunkState::unmaking) + scrub_coming() + refill_coming();
+  Bytes coming =
+      book_.loose() + book_.in_state(ChunkState::unmaking) + scrub_coming() + lost_coming() + refill_coming();
   while (coming < needed) {
-    const std::optional<ChunkId> id =
-        book_.pick_free([&](const Past& past) { return hygiene_.rank_to_unmake(past); });
+    const std::optional<ChunkId> id = pick_to_unmake();
     if (!id) break;
     coming += book_.find(*id)->bytes;
     discard(*id);
@@ -295,7 +307,11 @@ void Stock::unmake_for_orders(Actions& /*out*/) {
   for (auto order = orders_.rbegin(); order != orders_.rend() && coming < needed; ++order) {
     if (order->missing == 0 || !order->failure.empty()) continue;
     needed -= order->piece * order->missing;
-    fail(*order, "memory that was on its way back did not come back from the driver");
+    if (order->mishaps > 0) {
+      fail(*order, order->mishap, Refusal::Rule::scrub_failed);
+    } else {
+      fail(*order, "memory that was on its way back did not come back from the driver");
+    }
   }
 }
 
@@ -330,12 +346,7 @@ void Stock::pump(Actions& out) {
   finish_orders();
   refill(out);
   scrub_ahead();
-  if (!to_scrub_.empty()) {
-    actions::ScrubChunks scrub;
-    for (const ChunkId id : std::exchange(to_scrub_, {}))
-      scrub.chunks.push_back({id, book_.find(id)->bytes});
-    out.emplace_back(std::move(scrub));
-  }
+  ask_helper(out);
   if (!to_delete_.empty()) out.emplace_back(actions::KeeperDel{std::exchange(to_delete_, {})});
 }
 

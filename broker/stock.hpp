@@ -2,7 +2,7 @@
 // bookkeeping.
 //
 //   make:    MAKING -> driver -> keeper has the fd -> FREE          (or back to loose, F32)
-//   scrub:   SCRUB -> helper -> OFFERED, UNMAKING or FREE           (or as it was, F38)
+//   scrub:   SCRUB -> helper -> OFFERED, UNMAKING or FREE           (or as it was, F38; or retired, F52)
 //   unmake:  UNMAKING -> keeper dropped the fd -> driver -> loose   (or ZOMBIE, F34)
 //   retire:  ZOMBIE -> keeper dropped the fd -> driver -> the graveyard waits for the device -> loose
 //
@@ -10,7 +10,9 @@
 // owner's own, then clean ones, then such as must be overwritten first: hygiene.hpp), from loose bytes, which
 // are made into chunks and overwritten; and where those are short, free chunks that its owner may not have
 // are unmade. When nothing has been asked or returned for a second, free chunks are overwritten ahead, a
-// batch at a time; never before the first order that needed it, since the helper's context costs memory.
+// batch at a time; never before the first order that needed it, since the helper's context costs memory. An
+// order that loses chunks on the way, to a helper that died or because they cannot be overwritten, gets
+// others; after three such mishaps, or where there are no others, it fails with what happened.
 //
 // Promises: an order ends as ready or failed; what is promised to orders is never given twice. Never: admits
 // (policy does), waits, or calls the driver.
@@ -18,6 +20,7 @@
 
 #include <cstdint>
 #include <deque>
+#include <optional>
 #include <string>
 #include <unordered_map>
 #include <vector>
@@ -43,6 +46,8 @@ class Stock {
     std::vector<ChunkId> making{};     // for this order
     std::vector<ChunkId> scrubbing{};  // for this order, and charged to it
     std::vector<ChunkId> ready{};      // OFFERED to its session, not sent
+    std::uint32_t mishaps = 0;         // helpers that died over its chunks, chunks that were set aside
+    std::string mishap{};              // the latest
     std::string failure{};
     Refusal::Rule failed_by = Refusal::Rule::device_full;
 
@@ -94,18 +99,20 @@ class Stock {
   [[nodiscard]] Bytes scrubbing_for(JobIndex job) const;
   [[nodiscard]] bool awaits_device() const { return !graveyard_.empty(); }
   [[nodiscard]] bool wants_tick() const {
-    return awaits_device() || retry_at_.value != 0 || !scrub_again_.empty() || (wants_ahead() && !ahead_due_);
+    return awaits_device() || !lost_.empty() || retry_at_.value != 0 || !scrub_again_.empty() ||
+           (wants_ahead() && !ahead_due_);
   }
 
  private:
   // Where a chunk that is being worked on stands.
   enum class Step : std::uint8_t { making, putting, scrubbing, deleting, closing };
-  // What a chunk is overwritten for.
-  struct Scrub {
+  // A chunk that is being overwritten.
+  struct Overwriting {
     enum class For : std::uint8_t { grant, loosening, later } what_for = For::later;
-    std::uint32_t failures = 0;
+    std::uint32_t failures = 0;  // of its own: what fails for several at once is nobody's
+    bool alone = false;          // it may be what others would fail for
   };
-  struct Again {
+  struct At {
     ChunkId id;
     SteadyNs at;
   };
@@ -116,14 +123,28 @@ class Stock {
   // Whether a chunk of this size may stay one when nobody has it.
   [[nodiscard]] bool keeps(Bytes bytes) const;
   [[nodiscard]] Order* order_of(ChunkId id);  // being made or overwritten
-  void fail(Order& order, std::string why, Refusal::Rule rule = Refusal::Rule::device_full);
+  static void fail(Order& order, std::string why, Refusal::Rule rule = Refusal::Rule::device_full);
   void give(Order& order, ChunkId id);  // a free chunk it may have, overwritten first where it must be
-  void begin_scrub(ChunkId id, Scrub::For what_for);
+  [[nodiscard]] std::optional<ChunkId> pick_for(const Order& order) const;
+  [[nodiscard]] std::optional<ChunkId> pick_to_unmake() const;
+
+  // stock_scrub.cpp
+  void begin_scrub(ChunkId id, Overwriting::For what_for, bool alone);
+  void ask_again(ChunkId id);
   void let_go(Order& order);  // what it has goes back
-  void end_scrub_in_vain(ChunkId id, const std::string& why);
+  bool withdraw(ChunkId id);  // true: no helper has been asked for it yet
+  Overwriting end_overwriting(ChunkId id);
+  void set_aside(ChunkId id, const std::string& why);
+  void give_up(ChunkId id, const std::string& why);
+  void lose(const std::vector<ChunkId>& ids, const events::ScrubFailed& event, Actions& out);
+  static void mishap(Order& order, const std::string& text);
   void scrub_ahead();
+  void stop_ahead();
+  void ask_helper(Actions& out);
   [[nodiscard]] bool wants_ahead() const;
+  [[nodiscard]] std::optional<ChunkId> pick_for_later() const;
   [[nodiscard]] Bytes scrub_coming() const;
+  [[nodiscard]] Bytes lost_coming() const;
   void serve_from_free();
   void serve_from_loose(Actions& out);
   void unmake_for_orders(Actions& out);
@@ -139,10 +160,13 @@ class Stock {
   std::vector<Order> ready_;
   std::vector<Order> failed_;
   std::unordered_map<ChunkId, Step> steps_;
-  std::unordered_map<ChunkId, Scrub> scrubs_;  // of each that is scrubbing
-  std::vector<ChunkId> to_delete_;             // for one KeeperDel
-  std::vector<ChunkId> to_scrub_;              // for one ScrubChunks
-  std::vector<Again> scrub_again_;
+  std::unordered_map<ChunkId, Overwriting> overwriting_;  // of each that is scrubbing
+  std::vector<ChunkId> to_delete_;                        // for one KeeperDel
+  std::vector<ChunkId> to_scrub_;                         // for one ScrubChunks
+  std::deque<ChunkId> alone_;                             // for one ScrubChunks each, one after the other
+  ChunkId alone_now_;                                     // asked for, or failed and asked for again first
+  std::vector<At> scrub_again_;
+  std::vector<At> lost_;     // with a helper, and counted on: they come back when the device shows the room
   bool scrub_used_ = false;  // some order needed it
   bool disturbed_ = false;   // since the last tick
   bool ahead_due_ = false;

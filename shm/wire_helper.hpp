@@ -22,9 +22,9 @@ static_assert(sizeof(Scrub) == 2096);
 struct Scrubbed {
   static constexpr Type kType = Type::scrubbed;
   Header header;
-  std::uint32_t code = 0;  // 0: done; else 1 + Errc
-  std::uint32_t reserved = 0;
-  Text<512> text;  // why not, one line
+  std::uint32_t code = 0;   // 0: done; else 1 + Errc
+  std::uint32_t tried = 0;  // not done: 0 where it has no context, and no chunk is to blame
+  Text<512> text;           // why not, one line
 };
 static_assert(sizeof(Scrubbed) == 552);
 

@@ -1,7 +1,9 @@
 // Memory passes between jobs and users, in the simulator's dirty mode: what is read there is what was left.
 #include <signal.h>
 
+#include <cstdlib>
 #include <random>
+#include <sstream>
 
 #include "tests/support/catch.hpp"
 #include "tests/support/test_client.hpp"
@@ -28,6 +30,23 @@ BrokerOptions small_pool(const std::string& broker, const std::string& job) {
   for (const char* name : {"a", "b", "c"})
     options.jobs += std::string("[jobs.") + name + "]\n" + job;
   return options;
+}
+
+// The fields of /proc/PID/stat after the name: state, parent.
+std::vector<std::string> stat_of(pid_t pid) {
+  const std::string text = text_of("/proc/" + std::to_string(pid) + "/stat");
+  const std::size_t name_end = text.rfind(')');
+  if (name_end == std::string::npos) return {"", ""};
+  std::istringstream fields(text.substr(name_end + 1));
+  std::vector<std::string> out(2);
+  fields >> out[0] >> out[1];
+  return out;
+}
+bool stopped(pid_t pid) {
+  return stat_of(pid)[0] == "T";
+}
+pid_t parent_of(pid_t pid) {
+  return static_cast<pid_t>(std::atoi(stat_of(pid)[1].c_str()));
 }
 
 // All that the client reads there and that is not its own.
@@ -167,6 +186,8 @@ TEST_CASE("F38, F52: a helper that is killed in the middle of a scrub: the chunk
     CHECK(broker.device().calls(kMemset) >= 2);
     CHECK(broker.logged("event=lost what=helper"));
     CHECK(broker.logged("how=\"signal 9\""));
+    CHECK(broker.logged("event=lost what=\"chunks of the helper\""));
+    CHECK(broker.logged("event=recovered"));  // and made anew before anybody got it
     TestBroker::check_sums(broker.status());
     CHECK(broker.device().violations() == 0);
   }
@@ -188,9 +209,15 @@ TEST_CASE(
   CHECK(broker.job("a").job.charged == 0);
   CHECK(broker.device().calls(kMemset) == 3);
   TestBroker::check_sums(broker.status());
-  CHECK(broker.logged("event=scrub_failed"));
+  CHECK(broker.logged("event=lost what=\"chunks of the helper\""));
   broker.device().clear_faults();
-  const std::uint64_t block = client.alloc(128_MiB);
+  // What they died over comes back when the device shows it.
+  std::uint64_t block = 0;
+  REQUIRE(eventually([&] {
+    const TestClient::Answer again = client.ask("alloc " + bytes(128_MiB));
+    if (again.ok) block = std::stoull(again.text);
+    return again.ok;
+  }));
   CHECK(strange(client, block, 128_MiB, 0) == "");
 }
 
@@ -202,6 +229,35 @@ TEST_CASE("F38: a driver that refuses in the helper: asked again by a new helper
   const std::uint64_t block = client.alloc(128_MiB);
   CHECK(strange(client, block, 128_MiB, 0) == "");
   client.free(block);
+}
+
+TEST_CASE("F38: one bad chunk fails no other: it is set aside, and who waits gets another in its place") {
+  TestBroker broker(small_pool("", ""));
+  TestClient client(broker);
+  client.attach("a");
+  // Two at once, then the first of them alone three times.
+  broker.device().set_fault(kMemset, {.code = 700, .first = 1, .count = 4});
+  const std::uint64_t block = client.alloc(64_MiB);
+  CHECK(strange(client, block, 64_MiB, 0) == "");
+  CHECK(broker.device().calls(kMemset) == 6);
+  CHECK(broker.logged("event=scrub_failed"));
+  TestBroker::check_sums(broker.status());
+}
+
+TEST_CASE(
+    "F45, F52: a helper that is stopped in the middle of a scrub is killed, and its chunks are made anew") {
+  BrokerOptions options = small_pool("", "");
+  options.arguments = {"--helper-patience-ms", "5000"};
+  TestBroker broker(options);
+  TestClient client(broker);
+  client.attach("a");
+  broker.device().set_fault(kMemset, {.signal_before = SIGSTOP});
+  const std::uint64_t block = client.alloc(128_MiB);
+  CHECK(strange(client, block, 128_MiB, 0) == "");
+  CHECK(broker.logged("how=\"it did not answer for 5000 ms\""));
+  CHECK(broker.logged("event=recovered"));
+  TestBroker::check_sums(broker.status());
+  CHECK(broker.device().violations() == 0);
 }
 
 TEST_CASE("F37: no room for the helper's context: the request is refused and says so; later it is served") {
@@ -219,13 +275,36 @@ TEST_CASE("F37: no room for the helper's context: the request is refused and say
   client.alloc(128_MiB);
 }
 
-TEST_CASE("F11: the helper ends with its broker") {
-  TestBroker broker(small_pool("", ""));
+TEST_CASE("F11: the helper ends with its broker, idle or in the middle of a scrub") {
+  for (const bool idle : {true, false}) {
+    TestBroker broker(small_pool("", ""));
+    TestClient client(broker);
+    client.attach("a");
+    if (!idle) broker.device().set_fault(kMemset, {.signal_before = SIGSTOP});
+    client.send("alloc " + bytes(32_MiB));
+    if (idle) CHECK(client.answer().ok);
+    std::optional<pid_t> helper;
+    REQUIRE(eventually([&] { return (helper = broker.helper_pid()).has_value(); }));
+    if (!idle) REQUIRE(eventually([&] { return stopped(*helper); }));
+    ::kill(broker.broker_pid(), SIGKILL);
+    CHECK(eventually([&] { return !exists(*helper); }));
+  }
+}
+
+TEST_CASE(
+    "F11: a helper whose broker is gone before it can know overwrites nothing of what was left for it") {
+  BrokerOptions options = small_pool("", "");
+  options.fault = "helper.started:stop";
+  TestBroker broker(options);
   TestClient client(broker);
   client.attach("a");
-  client.alloc(32_MiB);
-  const std::optional<pid_t> helper = broker.helper_pid();
-  REQUIRE(helper.has_value());
-  ::kill(broker.broker_pid(), SIGKILL);
+  client.send("alloc " + bytes(32_MiB));
+  std::optional<pid_t> helper;
+  REQUIRE(eventually([&] { return (helper = broker.helper_pid()).has_value() && stopped(*helper); }));
+  const pid_t pid = broker.broker_pid();
+  ::kill(pid, SIGKILL);
+  REQUIRE(eventually([&] { return parent_of(*helper) != pid; }));
+  ::kill(*helper, SIGCONT);
   CHECK(eventually([&] { return !exists(*helper); }));
+  CHECK(broker.device().calls(kMemset) == 0);
 }

@@ -60,6 +60,7 @@ TestBroker::TestBroker(BrokerOptions options)
   log_ = scratch_.path() + "/log";
   if (options_.uid) REQUIRE(::chown(scratch_.path().c_str(), *options_.uid, *options_.uid) == 0);
   Launch launch = this->launch(config_, socket_);
+  launch.command.insert(launch.command.end(), options_.arguments.begin(), options_.arguments.end());
   launch.errors = log_;
   launch.uid = options_.uid;
   launch.open_files = options_.open_files;

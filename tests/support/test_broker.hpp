@@ -9,6 +9,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "cli/status_query.hpp"
 #include "cudasim/control.hpp"
@@ -42,6 +43,7 @@ struct BrokerOptions {
   bool dirty = false;                 // fresh memory shows what its last owner left
   std::uint32_t death_min_ms = 0;     // how late the device gives back what the dead held
   std::uint32_t death_max_ms = 0;
+  std::vector<std::string> arguments = {};  // more of apportiond's
 };
 
 class TestBroker {

@@ -280,6 +280,7 @@ TEST_CASE("model: random walks with failing drivers, lost grants and deaths keep
     world.work();
     for (std::size_t place = 0; place < 4; ++place)
       world.apply({Kind::memory_back, place});
+    world.apply({Kind::helper_memory_back});
     for (int i = 0; i < 4; ++i) {
       world.apply({Kind::tick});
       world.apply({Kind::read_device});
@@ -290,6 +291,59 @@ TEST_CASE("model: random walks with failing drivers, lost grants and deaths keep
       CHECK(world.core().pool().charged == 0_B);
       if (reserve == Reserve::all) CHECK(world.core().pool().loose == 0_B);
     }
+  }
+}
+
+TEST_CASE("model: chunks that cannot be overwritten, and helpers that die, cost no more than they must") {
+  const std::uint64_t seed = std::random_device{}();
+  std::cout << "model: helpers, seed " << seed << "\n";
+  std::mt19937_64 random(seed);
+  for (int walk = 0; walk < (long_run() ? 1000 : 40); ++walk) {
+    CoreSetup setup =
+        small_setup(6, {{"a", 2, 6}, {"b", 2, 6}}, random() % 3 == 0 ? Reserve::leased : Reserve::all);
+    for (JobRule& job : setup.jobs)
+      if (random() % 2 == 0) job.on_return = ReturnRule::strict;
+    World world(setup, {{"a", 1}, {"a", 1}, {"b", 2}}, true);
+    world.instant_helper = false;
+    world.start();
+    for (int i = 0; i < 250; ++i) {
+      std::vector<Step> steps = world.steps({1, 2, 3}, true);
+      std::erase_if(steps, [](const Step& step) {
+        return step.kind == Kind::driver_fails || step.kind == Kind::unsent;
+      });
+      if (random() % 40 == 0) world.spoil(random());
+      world.apply(steps[random() % steps.size()]);
+    }
+    // The helper works again, but for one chunk at most. All leave, and the device lets go.
+    for (std::size_t place = 0; place < 3; ++place) {
+      if (world.client(place).session) world.apply({Kind::die, place});
+    }
+    for (int i = 0; i < 12; ++i) {
+      world.work();
+      for (std::size_t place = 0; place < 3; ++place)
+        world.apply({Kind::memory_back, place});
+      world.apply({Kind::helper_memory_back});
+      world.apply({Kind::tick});
+      world.apply({Kind::read_device});
+    }
+    world.work();
+    const Bytes stuck =
+        world.core().pool().charged;  // a strict return of the unwritable one is tried for ever
+    CHECK(stuck <= (world.unwritable.empty() ? 0_B : kTestChunk));
+    CHECK(world.core().pool().free == setup.pool - stuck);
+    // Whoever comes gets all but that.
+    const std::uint64_t most = stuck.value == 0 ? 5 : 4;
+    world.attach(0);
+    static_cast<void>(world.take_refusals());
+    world.apply({Kind::request, 0, most, most});
+    for (int i = 0; i < 20 && world.client(0).request_pending(); ++i) {
+      world.work();
+      world.apply({Kind::tick});
+    }
+    for (const Refusal& refusal : world.take_refusals())
+      FAIL(refusal.reason);
+    REQUIRE(world.client(0).unacked.size() == 1);
+    CHECK(world.client(0).unacked[0].ids.size() == most);
   }
 }
 

@@ -1,53 +1,11 @@
-// Overwriting in the core: who gets which chunk, what is overwritten for whom, and what follows where that
-// fails. The helper is a queue in a test's hands (World).
-#include <algorithm>
-
+// Overwriting in the core: who gets which chunk, what is overwritten for whom, and when nobody waits. The
+// helper is a queue in a test's hands (World). What follows where it fails: scrub_failure_test.cpp.
 #include "tests/support/catch.hpp"
-#include "tests/unit/broker/world.hpp"
+#include "tests/unit/broker/scrub_story.hpp"
 
 using namespace apportion;
 using namespace apportion::testing;
 using Kind = Step::Kind;
-
-namespace {
-
-// A world whose helper does nothing until it is told to, and whose driver is prompt.
-struct Story {
-  explicit Story(CoreSetup setup, std::vector<Place> places) : world(std::move(setup), std::move(places)) {
-    world.instant_helper = false;
-    world.start();
-  }
-  // What one request had overwritten.
-  std::size_t scrubs_of_taking(std::size_t place, std::uint64_t chunks) {
-    static_cast<void>(world.take_actions<actions::ScrubChunks>());
-    got = world.take(place, chunks);
-    std::size_t count = 0;
-    for (const actions::ScrubChunks& scrub : world.take_actions<actions::ScrubChunks>())
-      count += scrub.chunks.size();
-    return count;
-  }
-  void give_back(std::size_t place) {
-    world.apply({Kind::release_all, place});
-    world.work();
-  }
-  // Ten seconds, and what comes of them.
-  void idle() {
-    world.apply({Kind::tick});
-    world.apply({Kind::tick});
-  }
-  World world;
-  std::vector<ChunkId> got;
-};
-
-std::set<ChunkId> as_set(const std::vector<ChunkId>& ids) {
-  return {ids.begin(), ids.end()};
-}
-
-CoreSetup three_chunks() {
-  return small_setup(3, {{"a", 1, 3}, {"b", 1, 3}});
-}
-
-}  // namespace
 
 TEST_CASE("scrub: a new chunk is overwritten before its first grant, and charged to who waits for it") {
   Story story(three_chunks(), {{"a", 1}, {"b", 2}});
@@ -191,81 +149,6 @@ TEST_CASE("scrub: an order that is given up leaves nothing charged, and its chun
     story.world.attach(1);
     CHECK(story.scrubs_of_taking(1, 2) == 0);
   }
-}
-
-TEST_CASE("F38: a scrub that fails is asked again, and never granted without") {
-  Story story(three_chunks(), {{"a", 1}, {"b", 2}});
-  story.world.attach(0);
-  story.world.apply({Kind::request, 0, 2, 2});
-  for (int i = 0; i < 2; ++i) {
-    story.world.apply({Kind::helper_fails});
-    CHECK(story.world.client(0).unacked.empty());
-    CHECK(story.world.used(0) == 64_MiB);
-    CHECK(story.world.core().wants_tick());
-    story.world.apply({Kind::tick});
-  }
-  story.world.apply({Kind::helper_works});
-  CHECK(story.world.client(0).unacked.size() == 1);
-  CHECK(story.world.take_refusals().empty());
-}
-
-TEST_CASE("F38: after three failures the request is refused with the reason, and the book is as before") {
-  Story story(three_chunks(), {{"a", 1}, {"b", 2}});
-  story.world.attach(0);
-  story.world.apply({Kind::request, 0, 2, 2});
-  for (int i = 0; i < 3; ++i) {
-    story.world.apply({Kind::helper_fails});
-    story.world.apply({Kind::tick});
-  }
-  const std::vector<Refusal> refusals = story.world.take_refusals();
-  REQUIRE(refusals.size() == 1);
-  CHECK(refusals[0].rule == Refusal::Rule::scrub_failed);
-  CHECK(refusals[0].reason.find("tried 3 times: the helper died") != std::string::npos);
-  CHECK(story.world.used(0) == 0_B);
-  CHECK(story.world.core().pool().free == 96_MiB);
-  story.idle();
-  CHECK_FALSE(story.world.core().wants_tick());  // no loop of tries without an end
-  CHECK(story.scrubs_of_taking(0, 2) == 2);      // and the next request tries anew
-  CHECK(story.got.size() == 2);
-}
-
-TEST_CASE("F38: a return that cannot be overwritten stays charged, is answered, and is tried again") {
-  CoreSetup setup = three_chunks();
-  setup.jobs[0].on_return = ReturnRule::strict;
-  Story story(setup, {{"a", 1}, {"b", 1}});
-  story.world.attach(0);
-  story.scrubs_of_taking(0, 1);
-  story.world.apply({Kind::release_all, 0});
-  for (int i = 0; i < 5; ++i) {
-    story.world.apply({Kind::helper_fails});
-    CHECK(story.world.used(0) == 32_MiB);
-    story.world.apply({Kind::tick});
-  }
-  CHECK(story.world.take_actions<actions::SendReleased>().size() == 1);
-  std::size_t errors = 0;
-  for (const actions::Log& line : story.world.take_actions<actions::Log>())
-    errors += line.event == "scrub_failed" ? 1 : 0;
-  CHECK(errors <= 1);
-  story.world.work();
-  CHECK(story.world.used(0) == 0_B);
-  CHECK(story.world.core().pool().free == 96_MiB);
-}
-
-TEST_CASE("F38: chunks that cannot be overwritten to be unmade fail who waits for their bytes") {
-  Story story(small_setup(2, {{"a", 1, 2}, {"b", 1, 2}}), {{"a", 1}, {"b", 2}});
-  story.world.attach(0);
-  story.scrubs_of_taking(0, 2);
-  story.give_back(0);
-  story.world.apply({Kind::detach, 0});
-  story.world.attach(1);
-  story.world.apply({Kind::request, 1, 2, 2});
-  for (int i = 0; i < 3; ++i) {
-    story.world.apply({Kind::helper_fails});
-    story.world.apply({Kind::tick});
-  }
-  REQUIRE(story.world.take_refusals().size() == 1);
-  CHECK(story.world.core().pool().free == 64_MiB);
-  CHECK(story.scrubs_of_taking(1, 2) == 4);
 }
 
 TEST_CASE("scrub ahead: a second after the last request, never before the first that needed it") {

@@ -36,11 +36,11 @@ CoreSetup small_setup(std::uint64_t chunks, const std::vector<JobSpec>& jobs, Re
 
 std::string to_text(const Step& step) {
   static constexpr const char* kNames[] = {
-      "attach",       "request",      "request_exact", "ack",          "nack",
-      "unsent",       "release_one",  "release_all",   "give_back",    "give_back_none",
-      "detach",       "hang_up",      "resume",        "die",          "memory_back",
-      "driver_works", "driver_fails", "helper_works",  "helper_fails", "keeper_works",
-      "read_device",  "tick"};
+      "attach",       "request",      "request_exact", "ack",           "nack",
+      "unsent",       "release_one",  "release_all",   "give_back",     "give_back_none",
+      "detach",       "hang_up",      "resume",        "die",           "memory_back",
+      "driver_works", "driver_fails", "helper_works",  "helper_fails",  "helper_dies",
+      "helper_absent", "helper_memory_back", "keeper_works", "read_device", "tick"};
   return std::string(kNames[static_cast<std::size_t>(step.kind)]) + "(" + std::to_string(step.place) + "," +
          std::to_string(step.min) + "," + std::to_string(step.want) + ")";
 }
@@ -76,22 +76,29 @@ void World::feed(const Event& event) {
   while (instant_helper && !helper_.empty()) {
     const actions::ScrubChunks next = helper_.front();
     helper_.pop_front();
-    scrub(next, true);
+    scrub(next, std::nullopt);
   }
 }
 
-void World::scrub(const actions::ScrubChunks& scrub, bool works) {
+void World::scrub(const actions::ScrubChunks& scrub, std::optional<How> fails) {
+  static constexpr const char* kWhy[] = {"no helper", "the driver refused", "the helper died"};
   std::vector<ChunkId> ids;
   for (const auto& piece : scrub.chunks) {
     ids.push_back(piece.id);
+    if (!fails && unwritable.contains(piece.id)) fails = How::refused;
     APPORTION_CHECK(handles_.contains(piece.id) && size_.at(piece.id) == piece.bytes);
+    APPORTION_CHECK(!dead_helpers_hold_.contains(piece.id));
     for (const Client& client : clients_)
       APPORTION_CHECK(!client.has.contains(piece.id));
-    if (!works) continue;
-    truth_[piece.id].bytes = Truth::Bytes::zeros;
   }
-  if (works) return feed(events::Scrubbed{ids});
-  feed(events::ScrubFailed{ids, "the helper died", {now}});
+  for (const ChunkId id : ids) {
+    if (!fails) truth_[id].bytes = Truth::Bytes::zeros;
+    if (fails != How::lost) continue;
+    truth_[id].died = true;
+    dead_helpers_hold_.insert(id);
+  }
+  if (!fails) return feed(events::Scrubbed{ids});
+  feed(events::ScrubFailed{ids, kWhy[static_cast<std::size_t>(*fails)], {now}, *fails});
 }
 
 void World::run(const Actions& actions) {
@@ -159,6 +166,7 @@ void World::hand_over(const actions::SendGrant& grant) {
       APPORTION_CHECK(!other.has.contains(id));
     for (const std::set<ChunkId>& dead : dead_hold_)
       APPORTION_CHECK(!dead.contains(id));
+    APPORTION_CHECK(!dead_helpers_hold_.contains(id));  // F52: its work may still come
     const Owner owner{job_of(place), places_[place].uid};
     check_passing_on(id, owner);
     Truth& truth = truth_[id];
@@ -191,6 +199,7 @@ Bytes World::physical() const {
     held.insert(client.has.begin(), client.has.end());
   for (const std::set<ChunkId>& dead : dead_hold_)
     held.insert(dead.begin(), dead.end());
+  held.insert(dead_helpers_hold_.begin(), dead_helpers_hold_.end());
   Bytes sum{};
   for (const ChunkId id : held)
     sum += size_.at(id);
@@ -348,12 +357,21 @@ void World::apply(const Step& step) {
       break;
     }
     case Kind::helper_works:
-    case Kind::helper_fails: {
+    case Kind::helper_fails:
+    case Kind::helper_dies:
+    case Kind::helper_absent: {
       const actions::ScrubChunks next = helper_.front();
       helper_.pop_front();
-      scrub(next, step.kind == Kind::helper_works);
+      std::optional<How> fails;
+      if (step.kind == Kind::helper_fails) fails = How::refused;
+      if (step.kind == Kind::helper_dies) fails = How::lost;
+      if (step.kind == Kind::helper_absent) fails = How::untried;
+      scrub(next, fails);
       break;
     }
+    case Kind::helper_memory_back:
+      dead_helpers_hold_.clear();
+      break;
     case Kind::keeper_works: {
       const Action action = keeper_.front();
       keeper_.pop_front();

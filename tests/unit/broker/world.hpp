@@ -9,6 +9,7 @@
 #include <deque>
 #include <map>
 #include <memory>
+#include <optional>
 #include <set>
 #include <string>
 #include <vector>
@@ -65,8 +66,11 @@ struct Step {
     memory_back,   // the device lets go of what the dead of this place held
     driver_works,  // the oldest driver call succeeds
     driver_fails,
-    helper_works,  // overwrites what it was asked for first
-    helper_fails,  // or dies over it
+    helper_works,  // overwrites what it was asked for first; refuses where one of that is `unwritable`
+    helper_fails,  // refuses
+    helper_dies,   // over it: its GPU work may not be over
+    helper_absent,
+    helper_memory_back,  // the device has let go of what helpers died over
     keeper_works,
     read_device,
     tick,
@@ -123,7 +127,9 @@ class World {
   bool device_full = false;  // the driver answers out of memory
   // The helper overwrites within the event that asks for it, for stories that are about something else.
   bool instant_helper = true;
-  bool helper_broken = false;  // work() lets it fail
+  bool helper_broken = false;      // work() lets it fail
+  std::set<ChunkId> unwritable;    // the driver refuses to overwrite these
+  void spoil(std::uint64_t dice);  // one that there is becomes the only such one
 
  private:
   void run(const Actions& actions);
@@ -134,7 +140,8 @@ class World {
   void check_journal() const;
   void check_truth() const;
   void check_passing_on(ChunkId id, Owner to) const;
-  void scrub(const actions::ScrubChunks& scrub, bool works);
+  using How = events::ScrubFailed::How;
+  void scrub(const actions::ScrubChunks& scrub, std::optional<How> fails);
   [[nodiscard]] const JobRule& rule(const Owner& owner) const { return setup_.jobs[owner.job.value]; }
 
   CoreSetup setup_;
@@ -144,6 +151,7 @@ class World {
   std::unique_ptr<Core> core_;
   std::vector<Client> clients_;
   std::vector<std::set<ChunkId>> dead_hold_;  // by place: what the device has not let go of
+  std::set<ChunkId> dead_helpers_hold_;       // and may write to
   std::deque<Action> driver_;                 // MakeChunk and UnmakeChunk, oldest first
   std::deque<Action> keeper_;
   std::deque<actions::ScrubChunks> helper_;

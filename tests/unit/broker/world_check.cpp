@@ -56,6 +56,11 @@ void World::check_journal() const {
     APPORTION_CHECK(job != nullptr && job->name == rule(truth.owner).name);
   }
   APPORTION_CHECK(sum <= setup_.pool);
+  for (const ChunkId id : dead_helpers_hold_) {
+    const auto lease = leases.find(id);
+    APPORTION_CHECK(lease == leases.end() || lease->second->state == ChunkState::scrub ||
+                    lease->second->state == ChunkState::zombie);  // F52
+  }
   for (std::size_t i = 0; i < clients_.size(); ++i) {
     for (const ChunkId id : clients_[i].has) {
       const auto lease = leases.find(id);
@@ -120,7 +125,8 @@ std::string World::fingerprint() const {
     if (chunk->past.owner)
       one +=
           "o" + std::to_string(chunk->past.owner->job.value) + "u" + std::to_string(chunk->past.owner->uid);
-    one += std::string(chunk->past.clean ? "c" : "") + (chunk->past.bound ? "b" : "");
+    one += std::string(chunk->past.clean ? "c" : "") + (chunk->past.bound ? "b" : "") +
+           (chunk->past.stubborn ? "t" : "");
     one += handles_.contains(id) ? "h" : "";
     one += kept_.contains(id) ? "k" : "";
     for (const std::set<ChunkId>& dead : dead_hold_)

@@ -1,4 +1,6 @@
 // What can happen next in a world, and the shorthands of tests that tell a story.
+#include <iterator>
+
 #include "tests/unit/broker/world.hpp"
 
 namespace apportion::testing {
@@ -49,14 +51,21 @@ std::vector<Step> World::steps(const std::vector<std::uint64_t>& sizes, bool fai
   }
   if (!helper_.empty()) {
     out.push_back({Kind::helper_works});
-    if (failures) out.push_back({Kind::helper_fails});
+    for (const Kind kind : {Kind::helper_fails, Kind::helper_dies, Kind::helper_absent})
+      if (failures) out.push_back({kind});
   }
+  if (!dead_helpers_hold_.empty()) out.push_back({Kind::helper_memory_back});
   if (!keeper_.empty()) out.push_back({Kind::keeper_works});
   if (core_->wants_tick()) {
     out.push_back({Kind::tick});
     out.push_back({Kind::read_device});
   }
   return out;
+}
+
+void World::spoil(std::uint64_t dice) {
+  if (handles_.empty()) return;
+  unwritable = {*std::next(handles_.begin(), static_cast<std::ptrdiff_t>(dice % handles_.size()))};
 }
 
 SessionId World::attach(std::size_t place) {

@@ -191,7 +191,7 @@ std::vector<Layout> layouts() {
                  {FIELD(wire::Scrub, header), FIELD(wire::Scrub, part), FIELD(wire::Scrub, entries)}});
   all.push_back({"Scrubbed",
                  sizeof(wire::Scrubbed),
-                 {FIELD(wire::Scrubbed, header), FIELD(wire::Scrubbed, code), FIELD(wire::Scrubbed, reserved),
+                 {FIELD(wire::Scrubbed, header), FIELD(wire::Scrubbed, code), FIELD(wire::Scrubbed, tried),
                   FIELD(wire::Scrubbed, text)}});
   all.push_back({"PageHeader",
                  sizeof(PageHeader),
