@@ -191,6 +191,22 @@ TEST_CASE("a new chunk beside what another stream freed serves the stream that a
   CHECK(model.broken() == "");
 }
 
+TEST_CASE("a block that only joining with a larger clean one could make is searched for off the fast path") {
+  ModelArena model(4);
+  const Address first = must_allocate(model.arena, 2_MiB, kB);
+  const Address rest = must_allocate(model.arena, 6_MiB, kB);
+  REQUIRE(model.arena.deallocate(rest, kB).ok());
+  const Address other = must_allocate(model.arena, 2_MiB, kA);  // after an event: the rest is clean
+  REQUIRE(other == rest);
+  REQUIRE(model.arena.deallocate(other, kA).ok());  // two streams, and a clean neighbour that is larger
+  const std::size_t calls = model.source.calls.size();
+  CHECK(model.arena.try_allocate(6_MiB, kA) == 0);
+  CHECK(must_allocate(model.arena, 6_MiB, kA) == rest);
+  CHECK(model.source.calls.size() == calls);
+  CHECK(first != 0);
+  CHECK(model.broken() == "");
+}
+
 TEST_CASE("where a stream can have no event, the context is synchronised instead") {
   ModelArena model(1);
   const Address block = must_allocate(model.arena, 2_MiB, kA);
