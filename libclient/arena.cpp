@@ -44,6 +44,12 @@ Address Arena::take(Range& range, std::uint32_t units, Stream stream) noexcept {
   return range.base + range.blocks.node(id).offset * kUnit;
 }
 
+Address Arena::take_joined(Range& range, std::uint32_t units, Stream stream) noexcept {
+  const Address block = take(range, units, stream);
+  if (block != 0 || !range.blocks.absorb(units, tags_.find(stream))) return block;
+  return take(range, units, stream);
+}
+
 [[gnu::flatten]] Address Arena::try_allocate(Bytes bytes, Stream stream) noexcept {
   if (bytes.value - 1 >= large_.bytes) return 0;  // 0 wraps
   const auto units = static_cast<std::uint32_t>((bytes.value + kUnit - 1) / kUnit);

@@ -179,6 +179,8 @@ class Arena {
                              : 0;  // what is published can be what others have freed since
   }
   [[nodiscard]] Address take(Range& range, std::uint32_t units, Stream stream) noexcept;
+  // The same; where nothing fits, also what fits once the stream's blocks are joined with clean neighbours.
+  [[nodiscard]] Address take_joined(Range& range, std::uint32_t units, Stream stream) noexcept;
   void note_allocated(std::uint64_t units) noexcept {
     ++counts_.num_allocs;
     ++counts_.live_blocks;

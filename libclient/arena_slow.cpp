@@ -36,12 +36,12 @@ Result<Address> Arena::allocate_slow(Range& range, std::uint32_t units, Stream s
     // Whoever held the slow lock before may have made room.
     const Locked locked(lock_);
     ++counts_.arena_misses;
-    if (const Address block = take(range, units, stream); block != 0) return block;
+    if (const Address block = take_joined(range, units, stream); block != 0) return block;
   }
   // What other threads keep, before the GPU or the broker is asked.
   if (&range == &small_ && magazines_keep(units) && empty_magazines(std::nullopt).ok()) {
     const Locked locked(lock_);
-    if (const Address block = take(range, units, stream); block != 0) return block;
+    if (const Address block = take_joined(range, units, stream); block != 0) return block;
   }
   if (const Address block = settle_and_take(range, units, stream); block != 0) return block;
   return grow(range, units, stream);
@@ -57,14 +57,14 @@ Address Arena::settle_and_take(Range& range, std::uint32_t units, Stream stream)
   }
   if (by_event != 0 && wait_for(by_event)) {
     const Locked locked(lock_);
-    if (const Address block = take(range, units, stream); block != 0) return block;
+    if (const Address block = take_joined(range, units, stream); block != 0) return block;
     tags &= ~by_event;
   }
   // Streams that are gone or that cannot be told apart are never asked.
   if (tags == 0 || !synchronize(stream).ok()) return 0;
   release_tags();
   const Locked locked(lock_);
-  return take(range, units, stream);
+  return take_joined(range, units, stream);
 }
 
 bool Arena::wait_for(std::uint64_t tags) {

@@ -3,11 +3,11 @@
 // Promises: allocate, find_live and release are O(1) in the number of blocks (a block over n slots counts in
 // n slots), and allocate host memory only when more blocks are alive than ever before. Neighbouring free
 // blocks of one stream are always one block; among several streams a clean one joins only where it is
-// smaller, so that a small free takes no large clean block away from other streams, or where nothing else
-// fits (that search is linear in the number of blocks). Good fit: up to kLook entries of the bin that the
-// size falls into are compared for the tightest fit; then the first entry of the next bin up, where all fit;
-// and before saying no, the rest of the first bin. Never: a driver call, a message, a lock (the arena's lock
-// covers it), an address outside its range.
+// smaller, so that a small free takes no large clean block away from other streams, or where absorb is asked
+// to. (Once several streams have freed, that rule stays, also when one alone goes on.) Good fit: up to kLook
+// entries of the bin that the size falls into are compared for the tightest fit; then the first entry of the
+// next bin up, where all fit; and before saying no, the rest of the first bin. Never: a driver call, a
+// message, a lock (the arena's lock covers it), an address outside its range.
 #pragma once
 
 #include <array>
@@ -52,6 +52,10 @@ class OffsetAllocator {
   void release(NodeId live, Tag tag, std::uint32_t epoch);
 
   // --- streams
+
+  // Joins a stream's free blocks with all clean neighbours, where that could make `units`. Whether there were
+  // any. Linear in the number of blocks.
+  [[nodiscard]] bool absorb(std::uint32_t units, Tag tag);
 
   // The tags (a bit each) whose blocks could turn a refusal of `units`, once the GPU has passed their frees.
   [[nodiscard]] std::uint64_t tags_that_could_help(std::uint32_t units, Tag tag) const;
@@ -154,9 +158,6 @@ class OffsetAllocator {
     const BlockNode& other = a.tag == kClean ? b : a;
     return !is_pool(other.tag) && (!several_streams_ || clean.units <= other.units);
   }
-  // Joins a stream's free blocks with all clean neighbours, where that could make `units`. Whether there were
-  // any.
-  bool absorb(std::uint32_t units, Tag tag);
   // `right` follows `left` and goes; neither may be in a list. The tag is the one that is not clean.
   void join(NodeId left, NodeId right);
   void list_free(NodeId id);

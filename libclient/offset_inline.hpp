@@ -1,5 +1,6 @@
-// The fast path of OffsetAllocator, inline: allocate and release become part of the arena's own two functions, so
-// that a call saves and restores registers once. Included by whoever calls them; never by a header.
+// The fast path of OffsetAllocator, inline: allocate and release become part of the arena's own two
+// functions, so that a call saves and restores registers once. Included by whoever calls them; never by a
+// header.
 #pragma once
 
 #include "libclient/offset_allocator.hpp"
@@ -145,8 +146,7 @@ inline NodeId OffsetAllocator::take_fit(std::uint32_t units, Tag tag) {
 }
 
 inline NodeId OffsetAllocator::allocate(std::uint32_t units, Tag tag) {
-  NodeId id = take_fit(units, tag);
-  if (id == kNoNode && absorb(units, tag)) id = take_fit(units, tag);
+  const NodeId id = take_fit(units, tag);
   if (id != kNoNode) make_live(id, tag);
   return id;
 }

@@ -135,6 +135,13 @@ class ModelSource final : public ChunkSource {
     }
   }
 
+  // How often the driver was asked to wait for the stream, or for everything. By any thread.
+  [[nodiscard]] std::uint64_t passes(Stream stream) {
+    const std::lock_guard lock(streams_mutex_);
+    const auto found = waits.find(stream);
+    return synchronizes + (found != waits.end() ? found->second : 0);
+  }
+
  private:
   // As long as a driver call takes: what happens to the streams meanwhile counts too.
   void use_streams(std::span<const Stream> streams, bool context) {

@@ -22,34 +22,46 @@ constexpr int kCheckedSteps = 600;  // each with a full check()
 constexpr int kCheckedSteps = 2500;
 #endif
 
-// What the threads agree is live, and what is kept for whose graphs. Catch2's assertions are for one thread,
-// so faults are collected.
+// A stream, and how many have had its handle before.
+struct StreamId {
+  Stream handle = 0;
+  unsigned generation = 0;
+  bool operator==(const StreamId&) const = default;
+};
+
+// What the threads agree is live, what is kept for whose graphs, and who freed what when. Catch2's assertions
+// are for one thread, so faults are collected.
 class Reference {
  public:
-  void add(Address address, Bytes size, std::uint64_t pool) {
+  explicit Reference(ModelSource& source) : source_(source) {}
+
+  // After it was allocated on `stream`; nothing where that was not for a stream.
+  void add(Address address, Bytes size, std::uint64_t pool, std::optional<StreamId> stream) {
     const std::lock_guard lock(mutex_);
     const Address end = address + size.value;
+    cut(freed_, address, end, [&](const Block& old) {
+      if (stream && old.stream != *stream && source_.passes(old.stream.handle) == old.passes)
+        fault_ = "a block was reused on another stream before the GPU had passed its free";
+    });
     if (overlaps(live_, address, end)) fault_ = "two live blocks overlap";
     live_.emplace(address, Block{size, pool});
     total_ += size;
-    for (auto kept = first_at(kept_, address); kept != kept_.end() && kept->first < end;) {
-      const Address start = kept->first;
-      const Block old = kept->second;
-      const Address stop = start + old.size.value;
+    cut(kept_, address, end, [&](const Block& old) {
       if (old.pool != pool) fault_ = "a block that a graph uses was handed out";
-      kept = kept_.erase(kept);
-      if (start < address) kept_.emplace(start, Block{Bytes{address - start}, old.pool});
-      if (stop > end) kept = kept_.emplace(end, Block{Bytes{stop - end}, old.pool}).first;
-    }
+    });
   }
-  // Before it is freed on a stream that `capturing` is bound to, 0 for none.
-  void remove(Address address, std::uint64_t capturing) {
+  // Before it is freed on `stream`, that `capturing` is bound to, 0 for none.
+  void remove(Address address, std::uint64_t capturing, StreamId stream) {
     const std::lock_guard lock(mutex_);
     const Block block = live_.at(address);
     total_ -= block.size;
     live_.erase(address);
     const std::uint64_t pool = block.pool != 0 && released_.count(block.pool) == 0 ? block.pool : capturing;
-    if (pool != 0) kept_.emplace(address, Block{block.size, pool});
+    if (pool != 0) {
+      kept_.emplace(address, Block{block.size, pool});
+    } else {
+      freed_.emplace(address, Block{block.size, 0, stream, source_.passes(stream.handle)});
+    }
   }
   // Before a pool is released.
   void release(std::uint64_t pool) {
@@ -75,6 +87,8 @@ class Reference {
   struct Block {
     Bytes size;
     std::uint64_t pool = 0;
+    StreamId stream{};         // of its free
+    std::uint64_t passes = 0;  // of that stream by then
   };
   using Map = std::map<Address, Block>;
   // The first that ends after `address`.
@@ -86,14 +100,31 @@ class Reference {
     }
     return at;
   }
+  // Takes [address, end) out of the map, and looks at each part of it.
+  template <typename Look>
+  static void cut(Map& map, Address address, Address end, Look&& look) {
+    for (auto at = first_at(map, address); at != map.end() && at->first < end;) {
+      const Address start = at->first;
+      Block part = at->second;
+      const Address stop = start + part.size.value;
+      look(part);
+      at = map.erase(at);
+      part.size = Bytes{address - start};
+      if (start < address) map.emplace(start, part);
+      part.size = Bytes{stop - end};
+      if (stop > end) at = map.emplace(end, part).first;
+    }
+  }
   static bool overlaps(Map& map, Address address, Address end) {
     const auto at = first_at(map, address);
     return at != map.end() && at->first < end;
   }
 
+  ModelSource& source_;
   std::mutex mutex_;
   Map live_;
   Map kept_;
+  Map freed_;
   std::set<std::uint64_t> released_;
   Bytes total_;
   std::string fault_;
@@ -103,7 +134,12 @@ class Reference {
 class Player {
  public:
   Player(ModelArena& model, Reference& reference, unsigned seed, Stream own)
-      : arena_(model.arena), source_(model.source), reference_(reference), random_(seed), own_(own) {}
+      : arena_(model.arena),
+        source_(model.source),
+        reference_(reference),
+        random_(seed),
+        own_(own),
+        generation_(seed * 1000) {}
 
   void play(int steps) {
     for (int step = 0; step < steps; ++step) {
@@ -131,9 +167,10 @@ class Player {
     }
     while (capturing_ != 0 || pool_ != 0)
       capture();
-    source_.now(own_, ModelSource::Is::usable);
+    if (own_there_) destroy_or_create();
     while (!mine_.empty())
       free(mine_.size() - 1, 0);
+    source_.now(own_, ModelSource::Is::usable);  // the next player's
   }
 
  private:
@@ -145,6 +182,7 @@ class Player {
   [[nodiscard]] Stream stream() {
     return own_there_ && random_() % (capturing_ != 0 ? 2 : 6) == 0 ? own_ : 1000 + random_() % 3;
   }
+  [[nodiscard]] StreamId id_of(Stream stream) const { return {stream, stream == own_ ? generation_ : 0}; }
   [[nodiscard]] std::uint64_t pool_of(Stream stream) const { return stream == own_ ? capturing_ : 0; }
 
   void allocate(bool exact) {
@@ -163,7 +201,7 @@ class Player {
       reference_.fault("a block is smaller than it was asked for");
       return;
     }
-    reference_.add(*block, *real, pool_of(on));
+    reference_.add(*block, *real, pool_of(on), exact ? std::nullopt : std::optional(id_of(on)));
     if (exact) exact_.insert(*block);
     mine_.push_back({*block, *real});
   }
@@ -173,12 +211,12 @@ class Player {
     mine_[index] = mine_.back();
     mine_.pop_back();
     const bool exact = exact_.count(block.address) != 0;
-    reference_.remove(block.address, exact ? 0 : pool_of(on));
+    reference_.remove(block.address, exact ? 0 : pool_of(on), id_of(on));
     const Status freed = arena_.deallocate(block.address, on);
     if (freed.ok()) {
       exact_.erase(block.address);
     } else if (exact && freed.error().code == Errc::busy) {  // some thread captures; it is live still
-      reference_.add(block.address, block.size, 0);
+      reference_.add(block.address, block.size, 0, std::nullopt);
       mine_.push_back(block);
       std::this_thread::yield();
     } else {
@@ -210,6 +248,7 @@ class Player {
 
   void destroy_or_create() {
     own_there_ = !own_there_;
+    generation_ += own_there_ ? 1 : 0;
     if (!own_there_ && !arena_.stream_gone(own_).ok()) reference_.fault("stream_gone failed");
     source_.now(own_, own_there_ ? ModelSource::Is::usable : ModelSource::Is::gone);
   }
@@ -220,6 +259,7 @@ class Player {
   std::mt19937_64 random_;
   const Stream own_;
   bool own_there_ = true;
+  unsigned generation_;  // of the own stream: none of an earlier player's
   std::uint64_t pool_ = 0;
   std::uint64_t capturing_ = 0;
   std::vector<Block> mine_;
@@ -236,7 +276,7 @@ TEST_CASE("random operations of four threads agree with a reference map, and eve
   const auto seed = static_cast<unsigned>(GENERATE(11, 12, 13));
   INFO("seed " << seed);
   ModelArena model(48, 2_MiB, 2);
-  Reference reference;
+  Reference reference(model.source);
   for (int round = 0; round < 4; ++round) {
     std::vector<std::thread> threads;
     for (unsigned thread = 0; thread < 4; ++thread) {
