@@ -61,7 +61,7 @@ Tag StreamTags::make_pool() {
 }
 
 void StreamTags::bind(Tag pool, Stream stream) {
-  last_stream_ = kNone;
+  drop_last();
   bound_ |= std::uint64_t{1} << pool;
   handles_[pool] = canonical(stream);
 }
@@ -78,7 +78,7 @@ Tag StreamTags::pool_of(Stream stream) const {
 Tag StreamTags::forget(Stream stream) {
   if (const Tag pool = pool_of(stream); pool != kClean) unbind(pool);
   const Tag tag = find(stream);
-  last_stream_ = kNone;
+  drop_last();
   if (tag != kClean) named_ &= ~(std::uint64_t{1} << tag);
   return tag;
 }

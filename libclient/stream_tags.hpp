@@ -40,7 +40,7 @@ class StreamTags {
     used_ &= ~(std::uint64_t{1} << tag);
     named_ &= used_;
     pools_ &= used_;
-    last_stream_ = kNone;
+    drop_last();
   }
 
   // Of these tags, those whose streams can have an event: alive, by the promise of stream_gone, and one
@@ -75,7 +75,12 @@ class StreamTags {
   std::uint64_t pools_ = 0;  // those of them that are graph pools
   std::uint64_t bound_ = 0;  // those of these that stand for a stream
   std::array<Stream, kTags> handles_{};
-  static constexpr Stream kNone = kPerThread;  // has no tag ever
+  void drop_last() {
+    last_stream_ = kNone;
+    last_ = kClean;
+  }
+
+  static constexpr Stream kNone = ~Stream{0};  // no stream's handle
   mutable Stream last_stream_ = kNone;  // what find() found last, while no pool is bound: the next one too
   mutable Tag last_ = kClean;
 };

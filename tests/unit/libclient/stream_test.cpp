@@ -143,6 +143,21 @@ TEST_CASE("a stream that went between the choice of whom to ask and the asking i
   CHECK(!tags.can_ask(std::uint64_t{1} << b));
 }
 
+TEST_CASE("the per-thread default stream is not the stream that was looked up last, and is gone now") {
+  ModelArena model(3);
+  const Address first = must_allocate(model.arena, 2_MiB, kA);
+  const Address second = must_allocate(model.arena, 2_MiB, kA);
+  const Address third = must_allocate(model.arena, 2_MiB, kA);
+  for (const Address block : {first, second})  // found the second time
+    REQUIRE(model.arena.deallocate(block, kA).ok());
+  REQUIRE(model.arena.stream_gone(kA).ok());
+  CHECK(model.arena.try_allocate(2_MiB, StreamTags::kPerThread) == 0);
+  REQUIRE(model.arena.deallocate(third, StreamTags::kPerThread).ok());
+  CHECK(model.arena.try_allocate(2_MiB, StreamTags::kPerThread) == 0);
+  CHECK(model.arena.try_allocate(2_MiB, kA) == 0);
+  CHECK(model.broken() == "");
+}
+
 TEST_CASE("the legacy default stream is one stream under both its handles; the per-thread one is many") {
   ModelArena model(1);
   Address block = must_allocate(model.arena, 2_MiB, 0);
