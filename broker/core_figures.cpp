@@ -34,6 +34,7 @@ const char* to_text(Refusal::Rule rule) {
 
 std::vector<JobView> Core::State::views() const {
   std::vector<JobView> out(jobs.size());
+  const std::vector<Bytes> wanted = waiting();
   for (std::size_t i = 0; i < jobs.size(); ++i) {
     const JobIndex index{static_cast<std::uint32_t>(i)};
     const JobRule& rule = setup.jobs[i];
@@ -47,9 +48,7 @@ std::vector<JobView> Core::State::views() const {
     view.priority = rule.priority;
     view.arrival = job.arrival;
     view.lend = rule.lend;
-    for (const Waiter& waiter : waiters) {
-      if (book.find(waiter.wish.session)->job == index) view.waiting += waiter.wish.bytes();
-    }
+    view.waiting = wanted[i];
   }
   return out;
 }

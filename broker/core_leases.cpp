@@ -60,42 +60,39 @@ void Core::State::on(const events::Request& event, Actions& out) {
   const std::uint64_t most = event.exact ? 1 : pieces(want, piece);
 
   const Wish wish{event.session, event.request, asked, piece, least, most};
-  Bytes ahead;
-  for (const Waiter& waiter : waiters) {
-    if (book.find(waiter.wish.session)->job == session->job) ahead += waiter.wish.bytes();
-  }
-  Admission admission;
-  if (admit_wish(wish, ahead, admission)) return;
-  Waiter waiter{wish};
+  const Admission now = admission(wish, waiting()[session->job.value], false);
+  if (const std::uint64_t granted = pieces_of(wish, now); granted != 0) return order(wish, granted);
+  Refusal why = refusal(*session, asked, now.rule, now.headroom, "");
   if (event.ahead) {
-    out.emplace_back(actions::SendRefusal{event.session, event.request,
-                                          refusal(*session, asked, admission.rule, admission.headroom, "")});
+    out.emplace_back(actions::SendRefusal{event.session, event.request, std::move(why)});
     return;
   }
-  if (admission.rule == Refusal::Rule::limit && worth_waiting(waiter, ahead)) {
-    waiters.push_back(std::move(waiter));  // serve_waiters asks for what it needs
+  // One for each session: the library asks for one thing at a time, and what waits costs the broker at every
+  // event (F28).
+  if (now.rule == Refusal::Rule::limit && !waits(event.session) && worth_waiting({wish})) {
+    waiters.push_back({wish});  // serve_waiters asks for what it needs
     return;
   }
-  refuse(*session, event.request, refusal(*session, asked, admission.rule, admission.headroom, ""), out);
+  refuse(*session, event.request, std::move(why), out);
 }
 
-bool Core::State::admit_wish(const Wish& wish, Bytes ahead, Admission& admission) {
+Admission Core::State::admission(const Wish& wish, Bytes ahead, bool coming_too) const {
   const BookedSession& session = *book.find(wish.session);
   std::vector<JobView> all = views();
   all[session.job.value].waiting = ahead;
-  admission = admit(all, session.job.value, pool_view(), session.reclaimable, false, wish.bytes());
-  const std::uint64_t granted = pieces_granted(admission.headroom, wish.piece, wish.least, wish.most);
-  if (granted == 0) return false;
-  stock.order({wish.session,
-               wish.request,
-               Owner{session.job, session.uid},
-               wish.asked,
-               wish.piece,
-               granted,
-               {},
-               {},
-               {}});
-  return true;
+  PoolView pool = pool_view();
+  if (coming_too) pool.free_now = pool.free_guaranteed;
+  return admit(all, session.job.value, pool, session.reclaimable, false, wish.bytes());
+}
+
+std::uint64_t Core::State::pieces_of(const Wish& wish, const Admission& admission) {
+  return pieces_granted(admission.headroom, wish.piece, wish.least, wish.most);
+}
+
+void Core::State::order(const Wish& wish, std::uint64_t pieces) {
+  const BookedSession& session = *book.find(wish.session);
+  const Owner owner{session.job, session.uid};
+  stock.order({wish.session, wish.request, owner, wish.asked, wish.piece, pieces, {}, {}, {}});
 }
 
 void Core::State::send_ready(Actions& out) {

@@ -78,8 +78,11 @@ struct Core::State {
     std::uint64_t most = 0;
     [[nodiscard]] Bytes bytes() const { return piece * least; }
   };
-  // Orders what the rules allow; `ahead`: what earlier waiters of its job wait for. Nothing allowed: false.
-  [[nodiscard]] bool admit_wish(const Wish& wish, Bytes ahead, Admission& admission);
+  // What the rules allow of a wish, and an order for that. `ahead`: what earlier waiters of its job wait for;
+  // `coming_too`: as if all that becomes F by itself were there.
+  [[nodiscard]] Admission admission(const Wish& wish, Bytes ahead, bool coming_too) const;
+  [[nodiscard]] static std::uint64_t pieces_of(const Wish& wish, const Admission& admission);
+  void order(const Wish& wish, std::uint64_t pieces);
   void take_back(ChunkId id);  // OFFERED, HELD or ORPHAN, given back by a live client
   void send_ready(Actions& out);
   void send_failed(Actions& out);
@@ -105,12 +108,17 @@ struct Core::State {
     Bytes bytes{};  // what is still to come
     SteadyNs until{};
   };
-  [[nodiscard]] bool worth_waiting(const Waiter& waiter, Bytes ahead) const;
+  // Bytes that the waiters of each job wait for.
+  [[nodiscard]] std::vector<Bytes> waiting() const;
+  [[nodiscard]] bool waits(SessionId session) const;
+  [[nodiscard]] bool worth_waiting(const Waiter& waiter) const;
   [[nodiscard]] Bytes shortfall(const Wish& wish, Bytes ahead) const;
   [[nodiscard]] Bytes on_its_way_back(JobIndex job) const;
   [[nodiscard]] std::vector<const BookedSession*> givers(const Waiter& waiter) const;
   [[nodiscard]] Bytes being_reclaimed(JobIndex job) const;
   void serve_waiters(Actions& out);
+  enum class Served : std::uint8_t { yes, waits, refused };
+  [[nodiscard]] Served serve(Waiter& waiter, Bytes ahead, Actions& out);
   void ask_back(Waiter& waiter, Bytes ahead, Actions& out);
   void end_reclaim(SessionId session, bool answered);
   void forget_waiting(SessionId session);  // it asks no more, and is asked no more

@@ -13,18 +13,38 @@
 
 namespace apportion {
 
-// What can still come back from this session on behalf of this waiter.
+std::vector<Bytes> Core::State::waiting() const {
+  std::vector<Bytes> by_job(jobs.size());
+  for (const Waiter& waiter : waiters)
+    by_job[book.find(waiter.wish.session)->job.value] += waiter.wish.bytes();
+  return by_job;
+}
+
+bool Core::State::waits(SessionId session) const {
+  return std::any_of(waiters.begin(), waiters.end(),
+                     [&](const Waiter& waiter) { return waiter.wish.session == session; });
+}
+
+// The sessions that may have something for this waiter. Not those that waited before it: in its library's one
+// exchange with the broker, a session answers nothing else, and two would wait for each other. Of two, the
+// later is refused, then it can answer for the earlier.
 std::vector<const BookedSession*> Core::State::givers(const Waiter& waiter) const {
   using Gave = Waiter::Asked::Gave;
   const JobIndex job = book.find(waiter.wish.session)->job;
+  std::vector<SessionId> not_these = overdue;
+  for (const Waiter& earlier : waiters) {
+    if (earlier.wish.session == waiter.wish.session) break;
+    not_these.push_back(earlier.wish.session);
+  }
+  for (const Waiter::Asked& asked : waiter.asked) {
+    if (asked.gave == Gave::less || asked.gave == Gave::nothing_in_time) not_these.push_back(asked.session);
+  }
+  not_these.push_back(waiter.wish.session);
   std::vector<const BookedSession*> found;
   for (const BookedSession& session : book.session_slots()) {
-    const bool spent = std::any_of(waiter.asked.begin(), waiter.asked.end(), [&](const Waiter::Asked& asked) {
-      return asked.session == session.id && (asked.gave == Gave::less || asked.gave == Gave::nothing_in_time);
-    });
-    if (session.state == SessionPhase::attached && session.job == job && session.id != waiter.wish.session &&
-        session.tally.in(ChunkState::held).value != 0 && !spent &&
-        std::find(overdue.begin(), overdue.end(), session.id) == overdue.end()) {
+    if (session.state == SessionPhase::attached && session.job == job &&
+        session.tally.in(ChunkState::held).value != 0 &&
+        std::find(not_these.begin(), not_these.end(), session.id) == not_these.end()) {
       found.push_back(&session);
     }
   }
@@ -56,13 +76,15 @@ Bytes Core::State::being_reclaimed(JobIndex job) const {
   return sum;
 }
 
-bool Core::State::worth_waiting(const Waiter& waiter, Bytes ahead) const {
+// Whether it could be met if those before it were not. A session that hung up may come back or be gone: its
+// end is seen after its socket's (F01), and the wait ends in any case.
+bool Core::State::worth_waiting(const Waiter& waiter) const {
   const JobIndex job = book.find(waiter.wish.session)->job;
   if (setup.jobs[job.value].wait_ns == 0 || waiter.expired) return false;
-  Bytes possible = on_its_way_back(job);
+  Bytes possible = on_its_way_back(job) + book.job(job).tally.in(ChunkState::orphan);
   for (const BookedSession* giver : givers(waiter))
     possible += giver->tally.in(ChunkState::held);
-  return possible >= shortfall(waiter.wish, ahead);
+  return possible >= shortfall(waiter.wish, {});
 }
 
 void Core::State::ask_back(Waiter& waiter, Bytes ahead, Actions& out) {
@@ -86,21 +108,36 @@ void Core::State::ask_back(Waiter& waiter, Bytes ahead, Actions& out) {
 
 void Core::State::serve_waiters(Actions& out) {
   std::vector<Bytes> ahead(jobs.size());
-  std::erase_if(waiters, [&](Waiter& waiter) {
-    const BookedSession& session = *book.find(waiter.wish.session);
-    Bytes& before = ahead[session.job.value];
-    Admission admission;
-    if (admit_wish(waiter.wish, before, admission)) return true;
-    if (admission.rule == Refusal::Rule::limit && worth_waiting(waiter, before)) {
-      ask_back(waiter, before, out);
-      before += waiter.wish.bytes();
-      return false;
+  for (std::size_t i = 0; i < waiters.size();) {
+    const JobIndex job = book.find(waiters[i].wish.session)->job;
+    const Served served = serve(waiters[i], ahead[job.value], out);
+    if (served == Served::waits) {
+      ahead[job.value] += waiters[i].wish.bytes();
+      ++i;
+    } else {
+      waiters.erase(waiters.begin() + static_cast<std::ptrdiff_t>(i));
     }
-    refuse(session, waiter.wish.request,
-           refusal(session, waiter.wish.asked, admission.rule, admission.headroom, asked_back_text(waiter)),
-           out);
-    return true;
-  });
+  }
+}
+
+Core::State::Served Core::State::serve(Waiter& waiter, Bytes ahead, Actions& out) {
+  const Admission now = admission(waiter.wish, ahead, false);
+  if (const std::uint64_t granted = pieces_of(waiter.wish, now); granted != 0) {
+    order(waiter.wish, granted);
+    return Served::yes;
+  }
+  if (now.rule == Refusal::Rule::limit && worth_waiting(waiter)) {
+    ask_back(waiter, ahead, out);
+    return Served::waits;
+  }
+  // What came back may be on its way to F still: being unmade, or made anew.
+  if (!waiter.expired && pieces_of(waiter.wish, admission(waiter.wish, ahead, true)) != 0) {
+    return Served::waits;
+  }
+  const BookedSession& session = *book.find(waiter.wish.session);
+  refuse(session, waiter.wish.request,
+         refusal(session, waiter.wish.asked, now.rule, now.headroom, asked_back_text(waiter)), out);
+  return Served::refused;
 }
 
 std::string Core::State::asked_back_text(const Waiter& waiter) {

@@ -65,8 +65,7 @@ Wait may_wait(const World& world, const CoreSetup& setup, std::size_t place, std
       const BookedChunk& chunk = *book.find(book.id_of(slot));
       const std::int64_t size = granules(chunk.bytes.value);
       used += size;
-      const bool returns = chunk.state != ChunkState::offered && chunk.state != ChunkState::held &&
-                           chunk.state != ChunkState::orphan;
+      const bool returns = chunk.state != ChunkState::offered && chunk.state != ChunkState::held;
       const bool other = session.id != world.client(place).session &&
                          session.state == SessionPhase::attached && chunk.state == ChunkState::held;
       if (returns || other) back += size;
@@ -185,6 +184,12 @@ std::vector<Step> steps_after(const Model& model, const std::vector<Step>& path,
   return world.steps(model.sizes, false);
 }
 
+// Printed by each test; APPORTION_SEED repeats a run.
+std::uint64_t seed_of_run() {
+  const char* given = std::getenv("APPORTION_SEED");
+  return given != nullptr ? std::strtoull(given, nullptr, 10) : std::random_device{}();
+}
+
 bool long_run() {
   return std::getenv("APPORTION_LONG") != nullptr;
 }
@@ -238,7 +243,7 @@ TEST_CASE("model: every state of small pools that can be reached keeps every inv
 }
 
 TEST_CASE("model: random walks with failing drivers, lost grants and deaths keep every invariant") {
-  const std::uint64_t seed = std::random_device{}();
+  const std::uint64_t seed = seed_of_run();
   std::cout << "model: random walks, seed " << seed << "\n";
   std::mt19937_64 random(seed);
   const int walks = long_run() ? 2000 : 60;
@@ -295,7 +300,7 @@ TEST_CASE("model: random walks with failing drivers, lost grants and deaths keep
 }
 
 TEST_CASE("model: chunks that cannot be overwritten, and helpers that die, cost no more than they must") {
-  const std::uint64_t seed = std::random_device{}();
+  const std::uint64_t seed = seed_of_run();
   std::cout << "model: helpers, seed " << seed << "\n";
   std::mt19937_64 random(seed);
   for (int walk = 0; walk < (long_run() ? 1000 : 40); ++walk) {
@@ -348,7 +353,7 @@ TEST_CASE("model: chunks that cannot be overwritten, and helpers that die, cost 
 }
 
 TEST_CASE("model: while nobody is above its guarantee, every guaranteed request is met") {
-  const std::uint64_t seed = std::random_device{}();
+  const std::uint64_t seed = seed_of_run();
   std::cout << "model: guarantees, seed " << seed << "\n";
   std::mt19937_64 random(seed);
   for (int walk = 0; walk < (long_run() ? 1000 : 40); ++walk) {
@@ -376,7 +381,9 @@ TEST_CASE("model: while nobody is above its guarantee, every guaranteed request 
       world.apply(step);
       if (within == 0 || other_pending) continue;
       world.work();
-      REQUIRE(world.take_refusals().empty());
+      // Of another job, one that waited at its limit may be over.
+      for (const Refusal& refusal : world.take_refusals())
+        REQUIRE(refusal.job != setup.jobs[world.job_of(step.place).value].name);
       REQUIRE(!world.client(step.place).unacked.empty());
       REQUIRE(world.client(step.place).unacked.back().ids.size() >= within);
     }

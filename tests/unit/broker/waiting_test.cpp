@@ -155,6 +155,80 @@ TEST_CASE("waiting: a holder that dies over RECLAIM leaves the request waiting f
   CHECK(world.granted(1) == 4);
 }
 
+TEST_CASE(
+    "waiting F01: a hang-up, which comes before the death, does not end the wait for what the holder had") {
+  SharedJob world;
+  REQUIRE(world.take(0, 4).size() == 4);
+  world.ask(1, 4);
+  world.apply({Kind::hang_up, 0});
+  CHECK(world.waits(1));
+  world.apply({Kind::die, 0});
+  world.work();
+  CHECK(world.waits(1));
+  world.apply({Kind::memory_back, 0});
+  world.apply({Kind::read_device});
+  world.work();
+  CHECK(world.granted(1) == 4);
+}
+
+TEST_CASE(
+    "waiting: of two that would wait for each other the later is refused at once, and answers the earlier") {
+  SharedJob world;
+  REQUIRE(world.take(0, 2).size() == 2);
+  REQUIRE(world.take(1, 2).size() == 2);
+  world.ask(0, 1);
+  REQUIRE(world.waits(0));
+  world.ask(1, 1);
+  CHECK_FALSE(world.waits(1));
+  CHECK(world.take_refusals().size() == 1);
+  world.apply({Kind::give_back, 1});
+  world.work();
+  CHECK(world.granted(0) == 1);
+}
+
+TEST_CASE("waiting: a request that fits but for an earlier one waits for the end of that") {
+  SharedJob world(small_setup(10, {{"a", 10, 10}, {"b", 0, 6}}));
+  REQUIRE(world.take(0, 3).size() == 3);
+  REQUIRE(world.take(1, 3).size() == 3);
+  world.ask(0, 7);
+  REQUIRE(world.waits(0));
+  world.ask(2, 1);
+  CHECK(world.waits(2));
+  world.apply({Kind::give_back_none, 1});  // the first is refused
+  world.work();
+  CHECK_FALSE(world.waits(0));
+  CHECK(world.granted(2) == 1);
+}
+
+TEST_CASE("waiting: a session waits for one request at a time") {
+  SharedJob world;
+  REQUIRE(world.take(0, 4).size() == 4);
+  world.ask(1, 1);
+  const RequestId first = world.client(1).pending;
+  world.ask(1, 1);
+  CHECK(world.take_refusals().size() == 1);
+  world.apply({Kind::give_back, 0});
+  world.work();
+  REQUIRE(world.granted(1) == 1);
+  CHECK(world.client(1).unacked.back().request == first);
+}
+
+TEST_CASE("waiting: what comes back is waited for until it can be granted, unmade and made anew on the way") {
+  CoreSetup setup = small_setup(4, {{"a", 0, 4}});
+  setup.jobs[0].on_return = ReturnRule::strict;
+  World world(setup, {{"a"}, {"a"}});
+  world.start();
+  world.attach(0);
+  world.attach(1);
+  REQUIRE(world.take(0, 4).size() == 4);
+  world.apply({Kind::request, 1, 2, 2});
+  world.apply({Kind::give_back, 0});
+  world.work();
+  CHECK(world.take_refusals().empty());
+  REQUIRE(world.client(1).unacked.size() == 1);
+  CHECK(world.client(1).unacked.back().ids.size() == 2);
+}
+
 TEST_CASE("waiting: what all of the job could give is too little: refused at once, and nobody is asked") {
   SharedJob world;
   REQUIRE(world.take(0, 1).size() == 1);

@@ -35,12 +35,19 @@ CoreSetup small_setup(std::uint64_t chunks, const std::vector<JobSpec>& jobs, Re
 }
 
 std::string to_text(const Step& step) {
-  static constexpr const char* kNames[] = {
-      "attach",       "request",      "request_exact", "ack",           "nack",
-      "unsent",       "release_one",  "release_all",   "give_back",     "give_back_none",
-      "detach",       "hang_up",      "resume",        "die",           "memory_back",
-      "driver_works", "driver_fails", "helper_works",  "helper_fails",  "helper_dies",
-      "helper_absent", "helper_memory_back", "keeper_works", "read_device", "tick"};
+  static constexpr const char* kNames[] = {"attach",        "request",
+                                           "request_exact", "ack",
+                                           "nack",          "unsent",
+                                           "release_one",   "release_all",
+                                           "give_back",     "give_back_none",
+                                           "detach",        "hang_up",
+                                           "resume",        "die",
+                                           "memory_back",   "driver_works",
+                                           "driver_fails",  "helper_works",
+                                           "helper_fails",  "helper_dies",
+                                           "helper_absent", "helper_memory_back",
+                                           "keeper_works",  "read_device",
+                                           "tick"};
   return std::string(kNames[static_cast<std::size_t>(step.kind)]) + "(" + std::to_string(step.place) + "," +
          std::to_string(step.min) + "," + std::to_string(step.want) + ")";
 }
