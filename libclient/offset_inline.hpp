@@ -1,5 +1,6 @@
-// The fast path of OffsetAllocator, inline: allocate and release become part of the arena's own two functions, so
-// that a call saves and restores registers once. Included by whoever calls them; never by a header.
+// The fast path of OffsetAllocator, inline: allocate and release become part of the arena's own two
+// functions, so that a call saves and restores registers once. Included by whoever calls them; never by a
+// header.
 #pragma once
 
 #include "libclient/offset_allocator.hpp"
