@@ -296,7 +296,8 @@ void Shell::room_read(const Pool::Room& room) {
     foreign = foreign.value_or(Bytes{}) + *process.used;
     if (clients.contains(process.pid)) of_clients += *process.used;
   }
-  event(events::DeviceRoom{room.memory->free, room.memory->total, foreign, {room.read_at_ns}, of_clients});
+  event(events::DeviceRoom{
+      room.memory->free, room.memory->total, foreign, {room.read_at_ns}, of_clients, helper_.pid() != 0});
 }
 
 void Shell::on(const actions::Ready&) {

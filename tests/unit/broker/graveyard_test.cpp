@@ -89,6 +89,21 @@ TEST_CASE("graveyard: memory that others took at rest is no zombie, from the sec
   CHECK(graveyard.settle(room(32_MiB + 500_MiB, kLater, std::nullopt), {32_MiB, 32_MiB, false}).size() == 1);
 }
 
+TEST_CASE(
+    "graveyard F05: the context of a helper that has ended hides no zombie where no processes are named") {
+  Graveyard graveyard(2_MiB);
+  const auto with_helper = [](Bytes used, SteadyNs at) {
+    events::DeviceRoom one = room(used, at, std::nullopt);
+    one.helper = true;
+    return one;
+  };
+  for (std::int64_t i = 1; i <= 3; ++i)
+    CHECK(graveyard.settle(with_helper(64_MiB + 512_MiB, {i}), {64_MiB, 0_B, true}).empty());
+  graveyard.add({1}, {1}, 32_MiB, kDeath);  // and the helper ends
+  CHECK(graveyard.settle(room(64_MiB, kLater, std::nullopt), {32_MiB, 32_MiB, false}).empty());
+  CHECK(graveyard.settle(room(32_MiB, kLater, std::nullopt), {32_MiB, 32_MiB, false}).size() == 1);
+}
+
 TEST_CASE("graveyard: a late reading after a chunk was unmade is no baseline") {
   Graveyard graveyard(2_MiB);
   graveyard.unmade({kDeath.value - 50'000'000});
