@@ -1,5 +1,5 @@
-// How chunks leave the arena: trimmed by the program, asked for by the broker, or idle for long. With the slow lock
-// held; the short one is taken only between calls of the source.
+// How chunks leave the arena: trimmed by the program, asked for by the broker, or idle for long. With the
+// slow lock held; the short one is taken only between calls of the source.
 #include <algorithm>
 #include <utility>
 

@@ -1,5 +1,5 @@
-// What the files of the arena's slow path share: its use of the short lock, and calls of the source that survive
-// a host without memory. Included by arena_slow.cpp and arena_give.cpp alone.
+// What the files of the arena's slow path share: its use of the short lock, and calls of the source that
+// survive a host without memory. Included by arena_slow.cpp and arena_give.cpp alone.
 #pragma once
 
 #include <new>

@@ -1,4 +1,5 @@
-// Idle chunks that nobody asks for: when a sweep is wanted, and what it gives back. No clock: a sweep is a call.
+// Idle chunks that nobody asks for: when a sweep is wanted, and what it gives back. No clock: a sweep is a
+// call.
 #include <thread>
 
 #include "tests/support/catch.hpp"
