@@ -1,28 +1,15 @@
 // The arena's slow path: growth, moving idle chunks, synchronising, giving back, exact blocks. Everything
 // here runs with the slow lock held, and takes the short lock only between calls of the source.
 #include <algorithm>
-#include <new>
 
 #include "libclient/arena.hpp"
 #include "libclient/host_memory.hpp"
 #include "libclient/offset_inline.hpp"
+#include "libclient/slow_path.hpp"
 
 namespace apportion {
 
 namespace {
-
-// The short lock for the slow path. It can always be had: a handler that interrupted its holder was turned
-// away before it got the slow lock.
-class Locked {
- public:
-  explicit Locked(ShortLock& lock) noexcept : lock_(lock) { APPORTION_CHECK(lock_.lock()); }
-  ~Locked() { lock_.unlock(); }
-  Locked(const Locked&) = delete;
-  Locked& operator=(const Locked&) = delete;
-
- private:
-  ShortLock& lock_;
-};
 
 // Whether giving back what this process holds idle could turn the answer.
 bool out_of_room(const Error& error) {
@@ -143,28 +130,10 @@ Result<Address> Arena::grow(Range& range, std::uint32_t units, Stream stream) {
   counts_.chunks_moved += moved;
   counts_.chunks_leased += mapped - moved;
   note_mapped();
+  if (!sweeping_) note_idle();
   if (error) return *error;
   note_allocated(units);
   return range.base + range.blocks.node(block).offset * kUnit;
-}
-
-Arena::Taken Arena::take_idle(std::uint32_t limit, bool clean) {
-  Taken taken;
-  const std::uint32_t count = std::min(limit, small_.blocks.slots().idle() + large_.blocks.slots().idle());
-  try {
-    taken.nodes.reserve(count);
-    taken.addresses.reserve(count);
-  } catch (const std::bad_alloc&) {
-    return taken;
-  }
-  for (Range* range : {&large_, &small_}) {
-    const auto left = count - static_cast<std::uint32_t>(taken.nodes.size());
-    for (const auto& slot : range->blocks.take_idle(left, clean)) {
-      taken.nodes.push_back({&range->blocks, slot.node});
-      taken.addresses.push_back(slot_address(*range, slot.slot));
-    }
-  }
-  return taken;
 }
 
 Status Arena::synchronize(Stream stream) {
@@ -201,95 +170,6 @@ void Arena::release_tags() {
   }
 }
 
-Result<Bytes> Arena::trim_to(Bytes target) {
-  if (holds_a_lock()) return arena_busy();
-  const SlowGuard guard(slow_);
-  if (!guard.held()) return arena_busy();
-  {
-    const Locked locked(lock_);
-    reserved_ = std::min(reserved_, target);
-  }
-  const Given given = give_back(target, Quiesce::synchronize);
-  if (given.error) return *given.error;
-  return given.bytes;
-}
-
-Arena::Given Arena::give(Bytes bytes, bool reserved_too, Quiesce how) {
-  if (holds_a_lock()) return {{}, arena_busy()};
-  const SlowGuard guard(slow_);
-  if (!guard.held()) return {{}, arena_busy()};
-  Bytes target;
-  {
-    const Locked locked(lock_);
-    target = saturating_sub(mapped(), bytes);
-    if (!reserved_too) target = std::max(target, reserved_);
-  }
-  Given given = give_back(target, how);
-  const Locked locked(lock_);
-  reserved_ = std::min(reserved_, mapped());
-  return given;
-}
-
-Status Arena::settle_by_events() {
-  std::uint64_t tags = 0;
-  {
-    const Locked locked(lock_);
-    if (tags_.capturing() || !source_.one_context()) {
-      return Error{Errc::busy, "a capture, or a context of the program's own: only its own calls can wait"};
-    }
-    for (std::uint32_t tag = 1; tag < kUnknown; ++tag) {
-      const auto one = static_cast<Tag>(tag);
-      if (small_.blocks.carries(one) || large_.blocks.carries(one)) tags |= std::uint64_t{1} << tag;
-    }
-    tags = tags_.with_events(tags, true);
-  }
-  if (tags != 0 && !wait_for(tags)) return Error{Errc::busy, "a stream is being captured"};
-  return Done{};
-}
-
-Arena::Given Arena::give_back(Bytes target, Quiesce how) {
-  Taken taken;
-  {
-    const Locked locked(lock_);
-    if (mapped() <= target) return {};
-  }
-  static_cast<void>(empty_magazines(std::nullopt).ok());
-  const bool by_events = how == Quiesce::events;
-  if (by_events) {
-    if (Status settled = settle_by_events(); !settled) return {{}, settled.error()};
-  }
-  {
-    const Locked locked(lock_);
-    const Bytes above = saturating_sub(mapped(), target);
-    taken = take_idle(static_cast<std::uint32_t>(round_up(above, chunk_) / chunk_), by_events);
-  }
-  if (taken.nodes.empty()) return {};
-  ChunkSource::Returned returned;
-  // K4: nobody can get these any more, so no work on them can come after what is waited for here.
-  const Status passed = by_events ? Status(Done{}) : synchronize(kNoStream);
-  if (passed.ok()) {
-    try {
-      returned = source_.unmap(taken.addresses);
-    } catch (const std::bad_alloc&) {
-      returned.error = no_host_memory();
-    }
-  } else {
-    returned.error = copy_of(passed.error());
-  }
-  const Locked locked(lock_);
-  for (std::size_t index = 0; index < taken.nodes.size(); ++index) {
-    const Taken::Node& node = taken.nodes[index];
-    const bool lost = index >= returned.count && index < returned.count + returned.lost;
-    if (index < returned.count || lost) {
-      node.blocks->drop(node.id, lost);
-    } else {
-      node.blocks->put_back(node.id, passed.ok());
-    }
-  }
-  counts_.chunks_returned += returned.count;
-  return {chunk_ * returned.count, std::move(returned.error)};
-}
-
 Status Arena::reserve(Bytes bytes) {
   if (bytes > Bytes{large_.bytes}) {
     return Error{Errc::out_of_memory, "a reservation of " + to_text(bytes) + " is larger than the device"};
@@ -321,6 +201,7 @@ Status Arena::reserve(Bytes bytes) {
   reserved_ = std::max(reserved_, bytes);
   counts_.chunks_leased += count;
   note_mapped();
+  if (!sweeping_) note_idle();
   return Done{};
 }
 
@@ -366,6 +247,7 @@ Result<Address> Arena::allocate_exact(Bytes bytes) {
   ++counts_.growths;
   note_allocated(size.value / kUnit);
   note_mapped();
+  if (!sweeping_) note_idle();
   return block;
 }
 

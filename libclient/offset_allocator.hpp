@@ -99,13 +99,13 @@ class OffsetAllocator {
   // --- whole slots
 
   // Takes mapped slots without a live block aside, out of reach of allocate: the first `limit`. clean: only
-  // those that the GPU is known to have passed. None where the host has no memory. Linear in the number of
-  // blocks.
+  // those that the GPU is known to have passed. min_age: only those seen idle so often. None where the host
+  // has no memory. Linear in the number of blocks.
   struct TakenSlot {
     std::uint32_t slot;
     NodeId node;
   };
-  [[nodiscard]] std::vector<TakenSlot> take_idle(std::uint32_t limit, bool clean);
+  [[nodiscard]] std::vector<TakenSlot> take_idle(std::uint32_t limit, bool clean, std::uint8_t min_age = 0);
   // Free again; clean if the GPU was synchronised since it was taken.
   void put_back(NodeId taken, bool passed);
   // What was taken aside is not mapped any more, or, where that failed, is never used again.
@@ -124,6 +124,7 @@ class OffsetAllocator {
 
   [[nodiscard]] const BlockNode& node(NodeId id) const { return nodes_[id]; }
   [[nodiscard]] const SlotMap& slots() const { return slots_; }
+  [[nodiscard]] SlotMap& slots() { return slots_; }
   [[nodiscard]] std::uint64_t live_units() const { return live_units_; }
   [[nodiscard]] std::uint64_t free_units() const;
   // Of the free units, those that are not clean.

@@ -163,7 +163,8 @@ bool OffsetAllocator::free_run(NodeId id, std::uint32_t end, bool clean) const {
   return fits();
 }
 
-std::vector<OffsetAllocator::TakenSlot> OffsetAllocator::take_idle(std::uint32_t limit, bool clean) {
+std::vector<OffsetAllocator::TakenSlot> OffsetAllocator::take_idle(std::uint32_t limit, bool clean,
+                                                                   std::uint8_t min_age) {
   const std::uint32_t slot_units = slots_.units_per_slot();
   const std::uint32_t count = std::min(limit, slots_.idle());
   std::vector<TakenSlot> taken;
@@ -183,7 +184,7 @@ std::vector<OffsetAllocator::TakenSlot> OffsetAllocator::take_idle(std::uint32_t
       continue;
     }
     from = start + slot_units;
-    if (!free_run(id, from, clean)) continue;
+    if (slots_.age(slot) < min_age || !free_run(id, from, clean)) continue;
     id = carve(id, start, slot_units);
     taken.push_back({slot, id});
   }

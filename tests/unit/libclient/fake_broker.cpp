@@ -226,6 +226,7 @@ void FakeBroker::welcome(Session& session, const wire::Hello& hello) {
   message.pool_bytes = (kChunk * limit_chunks_).value;
   message.device_total_bytes = device_.facts().total.value;
   message.wait_ms = 0;
+  message.idle_return_ms = idle_return_ms;
   message.flags = wire::Welcome::kSimulated;
   message.job.set("trainer");
   message.device_uuid.set(device_.facts().uuid);
