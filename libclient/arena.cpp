@@ -20,12 +20,14 @@ Error Arena::not_live(Address block) {
 
 Arena::Arena(const ArenaRanges& ranges, ChunkSource& source)
     : source_(source),
+      slabs_(ranges.slabs),
       chunk_(ranges.chunk),
       granularity_(ranges.granularity),
       growth_chunks_(std::max(ranges.growth_chunks, 1U)),
       magazines_(ranges.membarrier),
-      small_{ranges.small, ranges.small_bytes().value,
-             OffsetAllocator(ranges.small_slots, static_cast<std::uint32_t>(chunk_.value / kUnit), 0)},
+      small_{
+          ranges.small, ranges.small_bytes().value,
+          OffsetAllocator(ranges.small_slots, static_cast<std::uint32_t>(chunk_.value / kUnit), 0, slabs_)},
       large_{ranges.large, ranges.large_bytes().value,
              OffsetAllocator(ranges.large_slots, static_cast<std::uint32_t>(chunk_.value / kUnit), 11)} {
   static_assert(ArenaRanges::kSmallBlock == kUnit << 11,
@@ -33,6 +35,9 @@ Arena::Arena(const ArenaRanges& ranges, ChunkSource& source)
   APPORTION_CHECK(small_.bytes <= ArenaRanges::kMaxRange && large_.bytes <= ArenaRanges::kMaxRange);
   APPORTION_CHECK(chunk_.value % kUnit == 0 && chunk_.value > ArenaRanges::kSmallBlock);
   APPORTION_CHECK(granularity_.value > 0 && chunk_.value % granularity_.value == 0);
+  if (!slabs_) return;
+  lost_ = tags_.make_pool();
+  APPORTION_CHECK(small_.blocks.make_pool(lost_));
 }
 
 Address Arena::take(Range& range, std::uint32_t units, Stream stream) noexcept {
@@ -170,11 +175,12 @@ Result<ArenaStats> Arena::stats(std::uint32_t look) {
   stats.pool_bytes = mapped();
   stats.largest_free_block_bytes =
       Bytes{std::max(small_.blocks.largest_free(look), large_.blocks.largest_free(look)) * kUnit};
-  stats.idle_bytes = chunk_ * (std::uint64_t{small_.blocks.slots().idle()} + large_.blocks.slots().idle());
-  stats.cached_bytes =
-      Bytes{(small_.blocks.free_units() + large_.blocks.free_units()) * kUnit} + stats.magazine_bytes;
-  stats.graph_pool_bytes = Bytes{(small_.blocks.pool_units() + large_.blocks.pool_units()) * kUnit};
-  stats.pending_bytes = Bytes{(small_.blocks.pending_units() + large_.blocks.pending_units()) * kUnit};
+  stats.idle_bytes = chunk_ * (std::uint64_t{small_.blocks.idle_slots()} + large_.blocks.idle_slots());
+  const Bytes lost{(slabs_ ? small_.blocks.free_units(lost_) : 0) * kUnit};
+  const auto free = [this, lost](std::uint64_t units) { return saturating_sub(Bytes{units * kUnit}, lost); };
+  stats.cached_bytes = free(small_.blocks.free_units() + large_.blocks.free_units()) + stats.magazine_bytes;
+  stats.graph_pool_bytes = free(small_.blocks.pool_units() + large_.blocks.pool_units());
+  stats.pending_bytes = free(small_.blocks.pending_units() + large_.blocks.pending_units());
   if (stats.cached_bytes.value != 0) {
     stats.fragmentation = 1.0 - static_cast<double>(stats.largest_free_block_bytes.value) /
                                     static_cast<double>(stats.cached_bytes.value);

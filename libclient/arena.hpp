@@ -10,6 +10,9 @@
 // must be ordered on S after the block's last use, wherever that was. Never: holds the short lock across a
 // call of the source; reads or writes device memory.
 //
+// With slabs (ArenaRanges::slabs) nothing is moved, and only whole slabs without a live block are given back:
+// when the broker has no more, before it is asked again.
+//
 // Thread-safe. From a signal handler that interrupted the arena itself: Errc::busy, never a deadlock (F48).
 // deallocate works after any failure of the source.
 #pragma once
@@ -78,6 +81,14 @@ class Arena {
   // all of them. Returns what was given back.
   [[nodiscard]] Result<Bytes> trim_to(Bytes mapped);
 
+  // The memory of the slabs that start at these addresses is gone: nothing is allocated from them any more,
+  // and their live blocks can only be freed. Addresses where no slab starts do nothing. Only with slabs.
+  // Error: busy.
+  Status lose(std::span<const Address> slabs);
+  // Lets go of such slabs, but for those with live blocks; of these the bytes in use. Errors: busy; what the
+  // source said.
+  [[nodiscard]] Result<Bytes> settle_lost();
+
   // The size of the live block that starts at `block`.
   [[nodiscard]] Result<Bytes> size_of(Address block);
   // The largest free block is the largest of the first `look` of the largest sizes: at most 3.2 % too small.
@@ -113,7 +124,7 @@ class Arena {
   [[nodiscard]] Freed free_block(Address block, Stream stream) noexcept;
 
   [[nodiscard]] Range& range_for(Bytes bytes) {
-    return bytes.value <= ArenaRanges::kSmallBlock ? small_ : large_;
+    return slabs_ || bytes.value <= ArenaRanges::kSmallBlock ? small_ : large_;
   }
   [[nodiscard]] Range* range_of(Address address);
   [[nodiscard]] Address slot_address(const Range& range, std::uint32_t slot) const {
@@ -165,10 +176,14 @@ class Arena {
   [[nodiscard]] bool wait_for(std::uint64_t tags);
   void release_tags();                                 // only while nothing is taken aside
   [[nodiscard]] Taken take_idle(std::uint32_t limit);  // with both locks
+  [[nodiscard]] Taken take_lost();
+  [[nodiscard]] bool make_room(const Error& refused, Bytes needed);
   [[nodiscard]] Result<Bytes> give_back(Bytes target);
+  [[nodiscard]] Result<Bytes> let_go(const Taken& taken);
   [[nodiscard]] Status free_exact(Address block);
 
   ChunkSource& source_;
+  const bool slabs_;
   const Bytes chunk_;
   const Bytes granularity_;
   const std::uint32_t growth_chunks_;
@@ -181,6 +196,7 @@ class Arena {
   Range small_;
   Range large_;
   StreamTags tags_;
+  Tag lost_ = kClean;                              // with slabs: of what lies in slabs whose memory is gone
   std::array<std::uint64_t, kTags> pool_names_{};  // of graph pools, by tag
   std::uint64_t last_pool_ = 0;
   std::uint32_t epoch_ = 1;         // of the frees that happen now

@@ -107,7 +107,7 @@ Result<Address> Arena::grow(Range& range, std::uint32_t units, Stream stream) {
       return Error{Errc::out_of_memory, "no run of addresses for " + to_text(Bytes{units * kUnit}) +
                                             ": the arena's range is too fragmented"};
     }
-    taken = take_idle(place.needed);
+    if (!slabs_) taken = take_idle(place.needed);
   }
   const Address target = slot_address(range, place.slot);
   std::uint32_t moved = 0;
@@ -125,9 +125,13 @@ Result<Address> Arena::grow(Range& range, std::uint32_t units, Stream stream) {
     }
   }
   if (!error && mapped < place.needed) {
-    const Result<std::uint32_t> leased = shielded([&] {
-      return source_.map(target + mapped * chunk_.value, place.needed - mapped, place.wanted - mapped);
-    });
+    const auto lease = [&](std::uint32_t want) {
+      return shielded(
+          [&] { return source_.map(target + mapped * chunk_.value, place.needed - mapped, want); });
+    };
+    Result<std::uint32_t> leased = lease(place.wanted - mapped);
+    if (!leased.ok() && slabs_ && make_room(leased.error(), chunk_ * place.needed))
+      leased = lease(place.needed);
     if (leased.ok()) {
       APPORTION_CHECK(*leased >= place.needed - mapped && *leased <= place.wanted - mapped);
       mapped += *leased;
@@ -157,15 +161,18 @@ Result<Address> Arena::grow(Range& range, std::uint32_t units, Stream stream) {
 
 Arena::Taken Arena::take_idle(std::uint32_t limit) {
   Taken taken;
-  const std::uint32_t count = std::min(limit, small_.blocks.slots().idle() + large_.blocks.slots().idle());
+  const std::uint32_t idle = small_.blocks.slots().idle() + large_.blocks.slots().idle();
+  const std::uint32_t count = std::min(limit, idle);
+  const std::uint32_t most = slabs_ ? idle : count;
   try {
-    taken.nodes.reserve(count);
-    taken.addresses.reserve(count);
+    taken.nodes.reserve(most);
+    taken.addresses.reserve(most);
   } catch (const std::bad_alloc&) {
     return taken;
   }
   for (Range* range : {&large_, &small_}) {
-    for (const auto& slot : range->blocks.take_idle(count - static_cast<std::uint32_t>(taken.nodes.size()))) {
+    const auto already = static_cast<std::uint32_t>(taken.nodes.size());
+    for (const auto& slot : range->blocks.take_idle(count - std::min(count, already))) {
       taken.nodes.push_back({&range->blocks, slot.node});
       taken.addresses.push_back(slot_address(*range, slot.slot));
     }
@@ -222,7 +229,10 @@ Result<Bytes> Arena::give_back(Bytes target) {
     const Bytes above = saturating_sub(mapped(), target);
     taken = take_idle(static_cast<std::uint32_t>(round_up(above, chunk_) / chunk_));
   }
-  if (taken.nodes.empty()) return Bytes{0};
+  return taken.nodes.empty() ? Bytes{0} : let_go(taken);
+}
+
+Result<Bytes> Arena::let_go(const Taken& taken) {
   ChunkSource::Returned returned;
   const Status passed = synchronize(kNoStream);
   if (passed.ok()) {
@@ -249,6 +259,19 @@ Result<Bytes> Arena::give_back(Bytes target) {
   return chunk_ * returned.count;
 }
 
+// The job has no more for this session, and part of what it holds here is idle: `needed` of that goes back,
+// and the broker can be asked again.
+bool Arena::make_room(const Error& refused, Bytes needed) {
+  if (!out_of_room(refused)) return false;
+  Bytes now;
+  {
+    const Locked locked(lock_);
+    now = mapped();
+  }
+  const Result<Bytes> given = give_back(saturating_sub(now, needed));
+  return given.ok() && given->value != 0;
+}
+
 Status Arena::reserve(Bytes bytes) {
   if (bytes > Bytes{large_.bytes}) {
     return Error{Errc::out_of_memory, "a reservation of " + to_text(bytes) + " is larger than the device"};
@@ -256,6 +279,7 @@ Status Arena::reserve(Bytes bytes) {
   if (lock_.held_by_this_thread()) return arena_busy();
   const SlowGuard guard(slow_);
   if (!guard.held()) return arena_busy();
+  Range& range = range_for(chunk_);
   NodeId node = kNoNode;
   std::uint32_t count = 0;
   Address target = 0;
@@ -264,19 +288,19 @@ Status Arena::reserve(Bytes bytes) {
     const Bytes missing = saturating_sub(bytes, mapped());
     if (missing.value == 0) return Done{};
     count = static_cast<std::uint32_t>(round_up(missing, chunk_) / chunk_);
-    node = large_.blocks.take_hole(count);
+    node = range.blocks.take_hole(count);
     if (node == kNoNode) return Error{Errc::out_of_memory, "no run of addresses for " + to_text(missing)};
-    target = large_.base + large_.blocks.node(node).offset * kUnit;
+    target = range.base + range.blocks.node(node).offset * kUnit;
   }
   const Result<std::uint32_t> leased = shielded([&] { return source_.map(target, count, count); });
   const Locked locked(lock_);
   ++counts_.growths;
   if (!leased.ok()) {
-    large_.blocks.drop(node, source_.lost());
+    range.blocks.drop(node, source_.lost());
     return leased.error();
   }
   APPORTION_CHECK(*leased == count);
-  large_.blocks.make_chunks(node);
+  range.blocks.make_chunks(node);
   counts_.chunks_leased += count;
   note_mapped();
   return Done{};
