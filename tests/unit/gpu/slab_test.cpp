@@ -28,8 +28,7 @@ std::string hex(const IpcHandle& handle) {
 }
 
 Ran open_elsewhere(const IpcHandle& handle, Bytes size, const std::string& twice = "") {
-  std::vector<std::string> command = {built("tests/unit/gpu/open_slab"),
-                                      "sim:1GiB", hex(handle),
+  std::vector<std::string> command = {built("tests/unit/gpu/open_slab"), "sim:1GiB", hex(handle),
                                       std::to_string(size.value)};
   if (!twice.empty()) command.push_back(twice);
   return run_program(command, {});
@@ -120,11 +119,11 @@ TEST_CASE("what is not a slab, not ours to open, or smaller than was said, is no
   auto slab = Slab::make(sim.device(), kSlab);
   REQUIRE(slab.ok());
   // Rule 33: the process that made it.
-  CHECK(SlabImport::open(sim.device(), slab->handle(), kSlab).error().message.find("cuIpcOpenMemHandle") == 0);
+  CHECK(SlabImport::open(sim.device(), slab->handle(), kSlab).error().message.find("cuIpcOpenMemHandle") ==
+        0);
   const Ran larger = open_elsewhere(slab->handle(), 8_MiB);
   CHECK(larger.status == 1);
-  CHECK(larger.output ==
-        "the slab's handle opens 4194304 bytes, and the broker said 8388608\n");
+  CHECK(larger.output == "the slab's handle opens 4194304 bytes, and the broker said 8388608\n");
   CHECK(open_elsewhere(IpcHandle{}, kSlab).output.find("cuIpcOpenMemHandle") == 0);
   const auto violations = sim.control().violations();
   REQUIRE(slab->free().ok());
