@@ -98,6 +98,16 @@ Status check(const Grant& m) {
   }
   return Done{};
 }
+Status check(const SlabGrant& m) {
+  if (Status part = check_part(m.part, m.entries.size()); !part) return part.error();
+  for (const SlabPlace& entry : used(m.entries, m.part)) {
+    if (entry.bytes == 0 || entry.lease_id == 0) return malformed("a grant of no slab");
+  }
+  return Done{};
+}
+Status check(const SlabsLost& m) {
+  return all({check_part(m.part, m.ids.size()), check_text(m.text, "the text")});
+}
 Status check(const Refusal& m) {
   return all({check_code(m.code), check_text(m.text, "the text")});
 }
@@ -181,8 +191,29 @@ Status check(const Scrub& m) {
   }
   return Done{};
 }
-Status check(const Scrubbed& m) {
+// What the helper answers: 0, or an error code and one line.
+template <typename Answer>
+Status check_answer(const Answer& m) {
   return all({m.code == 0 ? Status(Done{}) : check_code(m.code - 1), check_text(m.text, "the text")});
+}
+Status check(const Scrubbed& m) {
+  return check_answer(m);
+}
+Status check(const MakeSlab& m) {
+  if (m.id == 0 || m.bytes == 0) return malformed("a slab without an id, or of 0 bytes");
+  return Done{};
+}
+Status check(const SlabMade& m) {
+  return check_answer(m);
+}
+Status check(const ScrubSlabs& m) {
+  return check_part(m.part, m.ids.size());
+}
+Status check(const FreeSlab&) {
+  return Done{};
+}
+Status check(const SlabFreed& m) {
+  return check_answer(m);
 }
 
 bool may_send(Sender sender, std::uint16_t type) {
@@ -311,6 +342,10 @@ std::string to_text(Type type) {
       return "STATUS_SESSIONS";
     case Type::status_holders:
       return "STATUS_HOLDERS";
+    case Type::slab_grant:
+      return "SLAB_GRANT";
+    case Type::slabs_lost:
+      return "SLABS_LOST";
     case Type::put:
       return "PUT";
     case Type::del:
@@ -329,6 +364,16 @@ std::string to_text(Type type) {
       return "SCRUB";
     case Type::scrubbed:
       return "SCRUBBED";
+    case Type::make_slab:
+      return "MAKE_SLAB";
+    case Type::slab_made:
+      return "SLAB_MADE";
+    case Type::scrub_slabs:
+      return "SCRUB_SLABS";
+    case Type::free_slab:
+      return "FREE_SLAB";
+    case Type::slab_freed:
+      return "SLAB_FREED";
   }
   return "type " + std::to_string(static_cast<std::uint16_t>(type));
 }

@@ -199,6 +199,38 @@ std::vector<Layout> layouts() {
                  sizeof(wire::Scrubbed),
                  {FIELD(wire::Scrubbed, header), FIELD(wire::Scrubbed, code), FIELD(wire::Scrubbed, reserved),
                   FIELD(wire::Scrubbed, text)}});
+  all.push_back({"SlabPlace",
+                 sizeof(wire::SlabPlace),
+                 {FIELD(wire::SlabPlace, lease_id), FIELD(wire::SlabPlace, bytes),
+                  FIELD(wire::SlabPlace, place), FIELD(wire::SlabPlace, reserved)}});
+  all.push_back(
+      {"SlabGrant",
+       sizeof(wire::SlabGrant),
+       {FIELD(wire::SlabGrant, header), FIELD(wire::SlabGrant, part), FIELD(wire::SlabGrant, entries)}});
+  all.push_back({"SlabsLost",
+                 sizeof(wire::SlabsLost),
+                 {FIELD(wire::SlabsLost, header), FIELD(wire::SlabsLost, part), FIELD(wire::SlabsLost, text),
+                  FIELD(wire::SlabsLost, ids)}});
+  all.push_back({"MakeSlab",
+                 sizeof(wire::MakeSlab),
+                 {FIELD(wire::MakeSlab, header), FIELD(wire::MakeSlab, id), FIELD(wire::MakeSlab, bytes)}});
+  all.push_back({"SlabMade",
+                 sizeof(wire::SlabMade),
+                 {FIELD(wire::SlabMade, header), FIELD(wire::SlabMade, code), FIELD(wire::SlabMade, reserved),
+                  FIELD(wire::SlabMade, handle), FIELD(wire::SlabMade, text)}});
+  all.push_back(
+      {"ScrubSlabs",
+       sizeof(wire::ScrubSlabs),
+       {FIELD(wire::ScrubSlabs, header), FIELD(wire::ScrubSlabs, part), FIELD(wire::ScrubSlabs, ids)}});
+  all.push_back(
+      {"FreeSlab", sizeof(wire::FreeSlab), {FIELD(wire::FreeSlab, header), FIELD(wire::FreeSlab, id)}});
+  all.push_back({"SlabFreed",
+                 sizeof(wire::SlabFreed),
+                 {FIELD(wire::SlabFreed, header), FIELD(wire::SlabFreed, code),
+                  FIELD(wire::SlabFreed, reserved), FIELD(wire::SlabFreed, text)}});
+  all.push_back({"SlabEntry",
+                 sizeof(SlabEntry),
+                 {FIELD(SlabEntry, lease_id), FIELD(SlabEntry, bytes), FIELD(SlabEntry, handle)}});
   all.push_back({"PageHeader",
                  sizeof(PageHeader),
                  {FIELD(PageHeader, magic), FIELD(PageHeader, major), FIELD(PageHeader, minor),
@@ -341,6 +373,12 @@ std::string describe() {
     reinterpret_cast<std::uint64_t*>(&figures)[i] = 0xc1 + i;
   job->publish(figures);
   text << "\nimage job page\n" << image_of(contents_of(job->fd())) << "\n";
+
+  auto slabs = JobPageWriter::create(3, "sharer", 3);
+  REQUIRE(slabs.ok());
+  slabs->publish(figures);
+  slabs->put_slab(1, 0x83, 32_MiB, sample_handle());
+  text << "\nimage job page with slabs\n" << image_of(contents_of(slabs->fd())) << "\n";
 
   auto report = ReportPage::create(3, 77);
   REQUIRE(report.ok());
