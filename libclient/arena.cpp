@@ -143,7 +143,7 @@ Result<Bytes> Arena::size_of(Address block) {
   const NodeId id = range->blocks.find_live(static_cast<std::uint32_t>((block - range->base) / kUnit));
   if (id == kNoNode) return not_live(block);
   const BlockNode& node = range->blocks.node(id);
-  return node.state == BlockState::exact ? exact_.at(block) : Bytes{node.units * kUnit};
+  return node.state == BlockState::exact ? exact_.at(block).size : Bytes{node.units * kUnit};
 }
 
 Bytes Arena::mapped() const {
@@ -214,12 +214,12 @@ std::string Arena::check_ranges() const {
     }
   }
   Bytes exact{0};
-  for (const auto& [address, bytes] : exact_) {
+  for (const auto& [address, block] : exact_) {
     const NodeId id = large_.blocks.find_live(static_cast<std::uint32_t>((address - large_.base) / kUnit));
     if (id == kNoNode || large_.blocks.node(id).state != BlockState::exact) {
       return "an exact block has no node";
     }
-    exact += bytes;
+    exact += block.size;
   }
   if (exact != exact_bytes_) return "exact bytes are miscounted";
   return {};

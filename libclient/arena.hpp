@@ -81,14 +81,13 @@ class Arena {
   // all of them. Returns what was given back.
   [[nodiscard]] Result<Bytes> trim_to(Bytes mapped);
 
-  // The memory of the slabs that start at these addresses is gone: nothing is allocated from them any more,
-  // and their live blocks can only be freed. Addresses where no slab starts do nothing. Only with slabs.
-  // Error: busy.
-  Status lose(std::span<const Address> slabs);
-  // Lets go of such slabs, but for those with live blocks; of these the bytes in use. Errors: busy; what the
-  // source said.
+  // Slabs whose memory is gone, as the source says: nothing is allocated from them from here on, their live
+  // blocks can be freed, and those without one are let go of. The bytes of blocks that are live there.
+  // Errors: busy; what the source said; then it is to be called again.
   [[nodiscard]] Result<Bytes> settle_lost();
 
+  // What deallocate answers where no live block starts.
+  [[nodiscard]] static Error not_live(Address block);
   // The size of the live block that starts at `block`.
   [[nodiscard]] Result<Bytes> size_of(Address block);
   // The largest free block is the largest of the first `look` of the largest sizes: at most 3.2 % too small.
@@ -103,7 +102,6 @@ class Arena {
 
  private:
   [[nodiscard]] static Error arena_busy();
-  [[nodiscard]] static Error not_live(Address block);
 
   struct Range {
     Address base;
@@ -176,6 +174,8 @@ class Arena {
   [[nodiscard]] bool wait_for(std::uint64_t tags);
   void release_tags();                                 // only while nothing is taken aside
   [[nodiscard]] Taken take_idle(std::uint32_t limit);  // with both locks
+  void lose(Address slab);
+  [[nodiscard]] Bytes lost_live() const;
   [[nodiscard]] Taken take_lost();
   [[nodiscard]] bool make_room(const Error& refused, Bytes needed);
   [[nodiscard]] Result<Bytes> give_back(Bytes target);
@@ -199,8 +199,12 @@ class Arena {
   Tag lost_ = kClean;                              // with slabs: of what lies in slabs whose memory is gone
   std::array<std::uint64_t, kTags> pool_names_{};  // of graph pools, by tag
   std::uint64_t last_pool_ = 0;
-  std::uint32_t epoch_ = 1;         // of the frees that happen now
-  std::map<Address, Bytes> exact_;  // sizes of exact blocks, also of one that is being made
+  std::uint32_t epoch_ = 1;  // of the frees that happen now
+  struct Exact {
+    Bytes size;
+    bool gone = false;
+  };
+  std::map<Address, Exact> exact_;  // exact blocks, also one that is being made
   Bytes exact_bytes_;
   std::uint64_t kept_units_ = 0;  // by magazines, as published
   ArenaStats counts_;             // of calls that magazines did not serve

@@ -323,7 +323,8 @@ Result<Address> Arena::allocate_exact(Bytes bytes) {
     node = large_.blocks.take_hole(static_cast<std::uint32_t>(round_up(size, chunk_) / chunk_));
     if (node == kNoNode) return Error{Errc::out_of_memory, "no run of addresses for " + to_text(size)};
     block = large_.base + large_.blocks.node(node).offset * kUnit;
-    if (Status noted = shielded([&]() -> Status { return exact_.emplace(block, size), Done{}; }); !noted) {
+    if (Status noted = shielded([&]() -> Status { return exact_.emplace(block, Exact{size}), Done{}; });
+        !noted) {
       large_.blocks.drop(node, false);
       return noted.error();
     }
@@ -355,7 +356,7 @@ Status Arena::free_exact(Address block) {
     const Locked locked(lock_);
     node = large_.blocks.find_live(static_cast<std::uint32_t>((block - large_.base) / kUnit));
     if (node == kNoNode || large_.blocks.node(node).state != BlockState::exact) return not_live(block);
-    size = exact_.at(block);
+    size = exact_.at(block).size;
     large_.blocks.take_exact(node);  // a second free finds nothing from here on
   }
   Status status = synchronize(kNoStream);

@@ -3,6 +3,7 @@
 #include <unistd.h>
 
 #include <memory>
+#include <utility>
 
 #include "shm/fault_point.hpp"
 #include "shm/find_broker.hpp"
@@ -28,6 +29,13 @@ wire::LayoutVersions our_layouts() {
 template <typename M>
 const M* as(const wire::Message& message) {
   return std::get_if<M>(&message);
+}
+
+std::uint64_t id_of(const wire::ChunkEntry& chunk) {
+  return chunk.chunk_id;
+}
+std::uint64_t id_of(const wire::SlabPlace& slab) {
+  return slab.lease_id;
 }
 
 Error refusal(std::uint32_t code, std::string_view text) {
@@ -139,6 +147,34 @@ Result<BrokerLink::Granted> BrokerLink::receive_grant(std::uint64_t request_id, 
   }
 }
 
+Status BrokerLink::request_slab(Bytes bytes, const TakeSlab& take) {
+  const std::lock_guard lock(mutex_);
+  auto message = wire::make<wire::Request>(next_request_++, welcome_.header.epoch);
+  message.min_bytes = message.want_bytes = bytes.value;
+  message.flags = wire::Request::kExact;
+  if (Status sent = send(message); !sent) return sent;
+  channel::Datagram datagram;
+  Result<wire::Message> answer =
+      answer_to(message.header.request_id, datagram,
+                Clock::now() + answer_time_ + std::chrono::milliseconds(welcome_.wait_ms));
+  if (!answer) return answer.error();
+  if (const auto* refused = as<wire::Refusal>(*answer)) return refusal(refused->code, refused->text.view());
+  const auto* grant = as<wire::SlabGrant>(*answer);
+  if (grant == nullptr || grant->part.parts != 1 || grant->part.count != 1) {
+    return lose({Errc::protocol, "the broker at " + path_ + " answered REQUEST with something else"});
+  }
+  APPORTION_FAULT_POINT("client.after_grant");
+  Status taken = take(grant->entries[0]);
+  if (!taken) {
+    refuse_grant(*grant, taken.error().code);
+    return taken;
+  }
+  APPORTION_FAULT_POINT("client.before_ack");
+  acknowledge(*grant);
+  APPORTION_FAULT_POINT("client.after_ack");
+  return taken;
+}
+
 Status BrokerLink::release(std::span<const std::uint64_t> ids) {
   if (ids.empty()) return Done{};
   const std::lock_guard lock(mutex_);
@@ -211,25 +247,44 @@ void BrokerLink::settle_stranger(const wire::Message& message, channel::Datagram
   if (const auto* grant = as<wire::Grant>(message)) {
     if (grant->header.epoch < welcome_.header.epoch) return;  // F54: that broker's leases are settled already
     refuse_grant(*grant, Errc::timed_out);
+  } else if (const auto* slabs = as<wire::SlabGrant>(message)) {
+    if (slabs->header.epoch >= welcome_.header.epoch) refuse_grant(*slabs, Errc::timed_out);
+  } else if (const auto* lost = as<wire::SlabsLost>(message)) {
+    const std::lock_guard lock(lost_slabs_mutex_);
+    lost_slabs_.insert(lost_slabs_.end(), lost->ids.begin(), lost->ids.begin() + lost->part.count);
+    lost_slabs_text_ = lost->text.view();
+    losses_.fetch_add(1, std::memory_order_release);
   } else if (const auto* reclaim = as<wire::Reclaim>(message)) {
     reclaim_ = reclaim->bytes;
   }
 }
 
-void BrokerLink::acknowledge(const wire::Grant& grant) {
+std::vector<std::uint64_t> BrokerLink::take_lost_slabs() {
+  const std::lock_guard lock(lost_slabs_mutex_);
+  return std::exchange(lost_slabs_, {});
+}
+
+std::string BrokerLink::lost_slabs_text() {
+  const std::lock_guard lock(lost_slabs_mutex_);
+  return lost_slabs_text_;
+}
+
+template <typename G>
+void BrokerLink::acknowledge(const G& grant) {
   auto ack = wire::make<wire::GrantAck>(grant.header.request_id, grant.header.epoch);
   ack.part.count = grant.part.count;
   for (std::size_t index = 0; index < grant.part.count; ++index)
-    ack.ids[index] = grant.entries[index].chunk_id;
+    ack.ids[index] = id_of(grant.entries[index]);
   static_cast<void>(send(ack));  // a lost connection is noticed by the next call
 }
 
-void BrokerLink::refuse_grant(const wire::Grant& grant, Errc reason) {
+template <typename G>
+void BrokerLink::refuse_grant(const G& grant, Errc reason) {
   auto nack = wire::make<wire::GrantNack>(grant.header.request_id, grant.header.epoch);
   nack.reason = static_cast<std::uint32_t>(reason);
   nack.part.count = grant.part.count;
   for (std::size_t index = 0; index < grant.part.count; ++index)
-    nack.ids[index] = grant.entries[index].chunk_id;
+    nack.ids[index] = id_of(grant.entries[index]);
   static_cast<void>(send(nack));
 }
 

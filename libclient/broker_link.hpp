@@ -58,7 +58,11 @@ class BrokerLink {
   // the broker's refusal with its text; timed_out; disconnected; system where descriptors were lost (F26,
   // K5).
   [[nodiscard]] Result<Granted> request(Bytes min, Bytes want, std::uint32_t flags, const TakePart& take);
-  // These are unmapped here. Waits for the broker to have booked them.
+  // In a session whose memory comes as slabs: one of exactly `bytes`, which `take` opens, or leaves nothing.
+  // Errors as request()'s, and take's.
+  using TakeSlab = std::function<Status(const wire::SlabPlace& slab)>;
+  [[nodiscard]] Status request_slab(Bytes bytes, const TakeSlab& take);
+  // These are unmapped or closed here. Waits for the broker to have booked them.
   [[nodiscard]] Status release(std::span<const std::uint64_t> ids);
   // Ends the session and closes the socket.
   [[nodiscard]] Status detach();
@@ -68,6 +72,12 @@ class BrokerLink {
 
   // What the broker asked back since the last call; 0: nothing.
   [[nodiscard]] Bytes take_reclaim() { return Bytes{reclaim_.exchange(0)}; }
+
+  // F52. Lease ids of slabs whose memory is gone, as said since the last call.
+  [[nodiscard]] std::vector<std::uint64_t> take_lost_slabs();
+  // The broker's last line for it; how often it said so.
+  [[nodiscard]] std::string lost_slabs_text();
+  [[nodiscard]] std::uint32_t losses() const { return losses_.load(std::memory_order_relaxed); }
 
   // In a forked child: closes the child's copy of the socket, so that the parent's session ends with the
   // parent. Async-signal-safe; nothing else may be called in the child.
@@ -85,8 +95,11 @@ class BrokerLink {
   [[nodiscard]] Result<Granted> receive_grant(std::uint64_t request_id, const TakePart& take,
                                               Clock::time_point deadline);
   void settle_stranger(const wire::Message& message, channel::Datagram& datagram);
-  void acknowledge(const wire::Grant& grant);
-  void refuse_grant(const wire::Grant& grant, Errc reason);
+  // Of a GRANT or a SLAB_GRANT.
+  template <typename G>
+  void acknowledge(const G& grant);
+  template <typename G>
+  void refuse_grant(const G& grant, Errc reason);
   template <typename M>
   [[nodiscard]] Status send(const M& message);
   // Remembers why, and closes the socket.
@@ -101,6 +114,11 @@ class BrokerLink {
   std::uint64_t next_request_ = 1;
   std::optional<Error> lost_;
   std::atomic<std::uint64_t> reclaim_{0};
+
+  std::mutex lost_slabs_mutex_;  // of the next two; taken inside mutex_, or alone
+  std::vector<std::uint64_t> lost_slabs_;
+  std::string lost_slabs_text_;
+  std::atomic<std::uint32_t> losses_{0};
 };
 
 }  // namespace apportion

@@ -30,7 +30,8 @@ void SlabAddresses::Pages::set(Address from, Bytes bytes, std::uint64_t word) {
 Status SlabAddresses::add(Address name, Address real, Bytes bytes) {
   for (const Address at : {name, real, bytes.value}) {
     if (at % kPage.value != 0 || at > kEnd - bytes.value) {
-      return Error{Errc::driver, "the driver opened a slab at an address that is no multiple of " + to_text(kPage) +
+      return Error{Errc::driver, "the driver opened a slab at an address that is no multiple of " +
+                                     to_text(kPage) +
                                      " or beyond 128 TiB; use transport = \"vmm\" for this job"};
     }
   }

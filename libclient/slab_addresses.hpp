@@ -1,9 +1,9 @@
 // From the arena's names to where slabs really are, and back.
 //
-// cudaIpc opens a slab wherever the driver likes, so in a session of that transport the arena's addresses are names
-// that no memory has. Promises: a look-up is two loads and takes no lock; a pointer that lies in no slab has no
-// name. Never: a driver call; knows a block. Look-ups: any thread, also while another changes the table; changes:
-// one thread at a time. A block's owner may look it up for as long as its slab is there.
+// cudaIpc opens a slab wherever the driver likes, so in a session of that transport the arena's addresses are
+// names that no memory has. Promises: a look-up is two loads and takes no lock; a pointer that lies in no
+// slab has no name. Never: a driver call; knows a block. Look-ups: any thread, also while another changes the
+// table; changes: one thread at a time. A block's owner may look it up for as long as its slab is there.
 #pragma once
 
 #include <atomic>
@@ -23,8 +23,8 @@ class SlabAddresses {
   // Names and device addresses lie below.
   static constexpr Address kEnd = Address{1} << 47;
 
-  // From here on `bytes` at `name` are those at `real`. Errors: driver (not aligned, beyond kEnd, or another slab
-  // is there already); out_of_memory. Then nothing has changed.
+  // From here on `bytes` at `name` are those at `real`. Errors: driver (not aligned, beyond kEnd, or another
+  // slab is there already); out_of_memory. Then nothing has changed.
   [[nodiscard]] Status add(Address name, Address real, Bytes bytes);
   // What add() was given.
   void remove(Address name, Address real, Bytes bytes);

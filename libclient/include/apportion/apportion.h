@@ -160,6 +160,11 @@ APPORTION_API apportion_status apportion_reserve(apportion_client* client, size_
  * back); DRIVER (some may have been; apportion_get_stats says what is mapped). */
 APPORTION_API apportion_status apportion_trim_to(apportion_client* client, size_t bytes, size_t* returned);
 
+/* How memory comes. VMM: chunks, mapped one beside the other. IPC: slabs, opened from cudaIpc handles; what
+ * is different then stands in docs/arena.md, "Slabs". */
+#define APPORTION_TRANSPORT_VMM 0u
+#define APPORTION_TRANSPORT_IPC 1u
+
 typedef struct apportion_info {
   size_t struct_size;       /* sizeof(apportion_info), set by the caller */
   uint64_t total_bytes;     /* what this program should plan with, in place of cudaMemGetInfo's total */
@@ -173,7 +178,7 @@ typedef struct apportion_info {
   uint64_t chunk_bytes;     /* unit of lease */
   uint64_t session_id;      /* as `apportion status` shows it */
   uint32_t simulated;       /* 1: a simulated device */
-  uint32_t reserved;
+  uint32_t transport;       /* APPORTION_TRANSPORT_VMM or _IPC, by the job's config */
   char job[64];
   char device_uuid[48];
   char device_name[96];

@@ -1,5 +1,5 @@
-// A ChunkSource that maps one slab at a time, where "the driver" likes: it refuses what cannot be done with slabs,
-// and keeps the addresses that a user would see.
+// A ChunkSource that maps one slab at a time, where "the driver" likes: it refuses what cannot be done with
+// slabs, and keeps the addresses that a user would see.
 #pragma once
 
 #include <atomic>
@@ -9,6 +9,7 @@
 #include <optional>
 #include <random>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "libclient/arena.hpp"
@@ -31,7 +32,8 @@ class ModelSlabs final : public ChunkSource {
     const std::uint32_t room = limit_slots_ - held_;
     if (min > room) return Error{Errc::quota, "the model is full"};
     const std::uint32_t most = std::min(want, room);
-    const std::uint32_t count = random_sizes ? min + static_cast<std::uint32_t>(random_() % (most - min + 1)) : most;
+    const std::uint32_t count =
+        random_sizes ? min + static_cast<std::uint32_t>(random_() % (most - min + 1)) : most;
     add(address, kSlot * count);
     return count;
   }
@@ -88,6 +90,10 @@ class ModelSlabs final : public ChunkSource {
     return Done{};
   }
   Status wait_for(std::span<const Stream>) override { return Done{}; }
+  std::vector<Address> take_gone() override {
+    const std::lock_guard lock(mutex_);
+    return std::exchange(gone, {});
+  }
   [[nodiscard]] bool lost() const override { return lost_; }
 
   struct Slab {
@@ -105,6 +111,7 @@ class ModelSlabs final : public ChunkSource {
 
   // What a test arms.
   std::optional<Error> fail_map, fail_unmap, fail_synchronize;
+  std::vector<Address> gone;  // names of slabs
   bool random_sizes = true;
 
   // What it saw.
@@ -150,7 +157,7 @@ struct SlabArena {
   [[nodiscard]] static ArenaRanges ranges(std::uint32_t slots, std::uint32_t growth) {
     ArenaRanges ranges = ArenaRanges::for_slabs(ModelSlabs::kSlot * slots, ModelSlabs::kSlot);
     ranges.small = Address{1} << 40;
-    ranges.large = large();
+    ranges.large = Address{1} << 41;
     ranges.growth_chunks = growth;
     return ranges;
   }
@@ -162,7 +169,6 @@ struct SlabArena {
   Status free(Address real, Stream stream = 0) {
     return arena.deallocate(source.addresses.name_of(real), stream);
   }
-  [[nodiscard]] static Address large() { return Address{1} << 41; }
   [[nodiscard]] Bytes size_of(Address real) { return *arena.size_of(source.addresses.name_of(real)); }
   [[nodiscard]] std::string broken() {
     if (!source.broken.empty()) return source.broken;
