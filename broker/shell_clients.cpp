@@ -82,6 +82,7 @@ void Shell::on(const actions::Welcome& action) {
   welcome.used_bytes = job.used;
   welcome.told_total_bytes = action.told_total.value;
   welcome.wait_ms = static_cast<std::uint64_t>(config.wait.count());
+  welcome.idle_return_ms = static_cast<std::uint64_t>(parts_.config.broker.idle_return.count());
   welcome.layouts = {
       kLedgerMajor, kLedgerMinor, kJobPageMajor, kJobPageMinor, kReportPageMajor, kReportPageMinor, 0};
   welcome.flags = (parts_.facts.simulated ? wire::Welcome::kSimulated : 0U) |

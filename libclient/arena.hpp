@@ -80,6 +80,20 @@ class Arena {
   // Gives back chunks without a live block, wherever they lie, until no more than `mapped` is mapped; with 0,
   // all of them. Returns what was given back.
   [[nodiscard]] Result<Bytes> trim_to(Bytes mapped);
+  // The same for somebody else who needs `bytes`. What was reserved stays, unless reserved_too.
+  struct Given {
+    Bytes bytes;                 // this much was given back,
+    std::optional<Error> error;  // and why not more, where it is not that nothing more was idle
+  };
+  // How it waits for the GPU's work on what goes.
+  enum class Quiesce : std::uint8_t {
+    synchronize,  // a synchronise of the context: everything that is idle can go
+    // Events alone, for a thread that the program knows nothing of: a synchronise would spoil a capture that
+    // the arena was not told of. What was freed on streams that are gone or cannot be asked stays; and
+    // everything does while a pool is bound, or where the program has shown a context of its own (busy).
+    events
+  };
+  [[nodiscard]] Given give(Bytes bytes, bool reserved_too, Quiesce how);
 
   // Slabs whose memory is gone, as the source says: nothing is allocated from them from here on, their live
   // blocks can be freed, and those without one are let go of. The bytes of blocks that are live there.
@@ -172,14 +186,17 @@ class Arena {
   // Makes what other streams freed clean, as far as it could help: by events, else by a synchronise.
   [[nodiscard]] Address settle_and_take(Range& range, std::uint32_t units, Stream stream);
   [[nodiscard]] bool wait_for(std::uint64_t tags);
-  void release_tags();                                 // only while nothing is taken aside
-  [[nodiscard]] Taken take_idle(std::uint32_t limit);  // with both locks
+  void release_tags();  // only while nothing is taken aside
+  // With both locks. Of slabs at least `limit` slots, but never more than `most`.
+  [[nodiscard]] Taken take_idle(std::uint32_t limit, bool clean = false, std::uint32_t most = ~0U);
   void lose(Address slab);
   [[nodiscard]] Bytes lost_live() const;
   [[nodiscard]] Taken take_lost();
   [[nodiscard]] bool make_room(const Error& refused, Bytes needed);
-  [[nodiscard]] Result<Bytes> give_back(Bytes target);
-  [[nodiscard]] Result<Bytes> let_go(const Taken& taken);
+  // floor: what slabs, which go whole, must leave mapped.
+  [[nodiscard]] Given give_back(Bytes target, Quiesce how, Bytes floor = {});
+  [[nodiscard]] Given let_go(const Taken& taken, Quiesce how);
+  [[nodiscard]] Status settle_by_events();
   [[nodiscard]] Status free_exact(Address block);
 
   ChunkSource& source_;
@@ -206,6 +223,7 @@ class Arena {
   };
   std::map<Address, Exact> exact_;  // exact blocks, also one that is being made
   Bytes exact_bytes_;
+  Bytes reserved_;                // by reserve: so much stays mapped
   std::uint64_t kept_units_ = 0;  // by magazines, as published
   ArenaStats counts_;             // of calls that magazines did not serve
 };

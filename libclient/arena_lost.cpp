@@ -48,7 +48,7 @@ Result<Bytes> Arena::settle_lost() {
     taken = take_lost();
   }
   if (!taken.nodes.empty()) {
-    if (const Result<Bytes> given = let_go(taken); !given) return given.error();
+    if (const Given given = let_go(taken, Quiesce::synchronize); given.error) return *given.error;
   }
   return live;
 }

@@ -59,6 +59,11 @@ class ChunkSource {
   // unmaps of them has no lease any more. Slabs only.
   [[nodiscard]] virtual std::vector<Address> take_gone() { return {}; }
 
+  // Whether all of the program's work goes to the context that a thread without one works in here, as far as
+  // calls have shown. Only then does wait_for on such a thread know the default stream that the program
+  // means.
+  [[nodiscard]] virtual bool one_context() const = 0;
+
   // Whether the last call left addresses in an unknown state.
   [[nodiscard]] virtual bool lost() const = 0;
 };

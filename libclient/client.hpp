@@ -1,9 +1,11 @@
 // One attached session as its user sees it: the arena over leases, what the job page says, and the report
 // page.
+//
 // Owns, in this order: the link to the broker, the device, the address ranges (none with the ipc transport),
-// the source, the arena. Promises: allocate and deallocate touch nothing but the arena while it has room;
-// what is reported to the broker is a few plain stores, every kReportEvery calls of a thread. Never: threads,
-// signals, exit handlers. Thread-safe, but for detach(), which is the last call.
+// the source, the arena, the thread that answers for the program while that makes no call. Promises: allocate
+// and deallocate touch nothing but the arena while it has room; what is reported to the broker is a few plain
+// stores, every kReportEvery calls of a thread. Never: signals, exit handlers. Thread-safe, but for detach(),
+// which is the last call.
 #pragma once
 
 #include <atomic>
@@ -12,6 +14,7 @@
 
 #include "gpu/mapping.hpp"
 #include "libclient/arena.hpp"
+#include "libclient/attendant.hpp"
 #include "libclient/broker_link.hpp"
 #include "libclient/figures.hpp"
 #include "libclient/lease_source.hpp"
@@ -21,13 +24,13 @@
 
 namespace apportion {
 
-class Client {
+class Client final : private Attendant::Duties {
  public:
   // Errors: BrokerLink's; not_found where this process cannot see the broker's device; driver.
   // growth_chunks: how many chunks growth asks for at least; 0: as many as make 32 MiB.
   [[nodiscard]] static Result<std::unique_ptr<Client>> attach(const BrokerLink::Options& options,
                                                               std::uint32_t growth_chunks = 0);
-  ~Client();
+  ~Client() override;
 
   // As Arena's. exact: one driver handle for the block.
   [[nodiscard]] Address try_allocate(Bytes bytes, Stream stream) noexcept {
@@ -42,7 +45,9 @@ class Client {
     if (freed) tick();
     return freed;
   }
-  [[nodiscard]] bool interrupted() const noexcept { return arena_->interrupted(); }
+  [[nodiscard]] bool interrupted() const noexcept {
+    return arena_->interrupted() || answering_.held_by_this_thread();
+  }
   // F52: disconnected, while blocks are live whose memory is gone.
   [[nodiscard]] Result<Address> allocate(Bytes bytes, Stream stream, bool exact);
   Status deallocate(Address pointer, Stream stream);
@@ -66,7 +71,10 @@ class Client {
   // charged until this process is gone.
   Status detach();
   [[nodiscard]] bool detached() const { return detached_; }
-  void abandon_in_child() noexcept { broker_->abandon_in_child(); }
+  void abandon_in_child() noexcept {
+    broker_->abandon_in_child();
+    attendant_.abandon_in_child();
+  }
 
  private:
   static constexpr std::uint32_t kReportEvery = 1021;  // a prime: a thread that takes turns reports for all
@@ -83,8 +91,10 @@ class Client {
     report();
   }
   void report() noexcept;
-  // After the slow path: gives back what the broker asked for meanwhile.
-  void answer_reclaim();
+  [[nodiscard]] Status start_attendant();
+  std::optional<Attendant::Clock::time_point> attend() noexcept override;
+  // Gives back what the broker asked for meanwhile: after the slow path, and on the session's thread.
+  void answer_recalls(Arena::Quiesce how);
 
   // With the ipc transport the arena's addresses are names.
   [[nodiscard]] Address pointer_of(Address name) const noexcept {
@@ -100,6 +110,7 @@ class Client {
   // Lets go of them. Error: disconnected, with the broker's line, while blocks in them are live.
   [[nodiscard]] Status settle_losses();
 
+  SlowLock answering_;  // before the arena's: one thread answers the broker's recalls at a time (F48)
   bool reclaimable_ = false;
   bool detached_ = false;
   std::unique_ptr<BrokerLink> broker_;
@@ -113,6 +124,7 @@ class Client {
   const SlabSource* slabs_ = nullptr;  // source_, with the ipc transport
   std::atomic<std::uint32_t> settled_losses_{0};
   std::unique_ptr<Arena> arena_;
+  Attendant attendant_{*this};
   // Of a thread, over all sessions: threads share no word for it. initial-exec as ShortLock's (F48).
   static __attribute__((tls_model("initial-exec"))) constinit thread_local std::uint32_t ticks_;
 };

@@ -99,13 +99,14 @@ class OffsetAllocator {
   // --- whole slots
 
   // Takes mapped slots without a live block aside, out of reach of allocate: the first `limit`. With slabs,
-  // the slots of whole slabs without a live block, until they are `limit` or more. None where the host has no
-  // memory. Linear in the number of blocks.
+  // the slots of whole slabs without a live block, until they are `limit` or more, never more than `most`.
+  // clean: only those that the GPU is known to have passed. None where the host has no memory. Linear in the
+  // number of blocks.
   struct TakenSlot {
     std::uint32_t slot;
     NodeId node;
   };
-  [[nodiscard]] std::vector<TakenSlot> take_idle(std::uint32_t limit);
+  [[nodiscard]] std::vector<TakenSlot> take_idle(std::uint32_t limit, bool clean, std::uint32_t most = ~0U);
   // Free again; clean if the GPU was synchronised since it was taken, but for what is lost.
   void put_back(NodeId taken, bool passed);
   // What was taken aside is not mapped any more, or, where that failed, is never used again.
@@ -172,8 +173,9 @@ class OffsetAllocator {
   // The slab that holds a slot; null: none does.
   [[nodiscard]] const Slab* slab_of(std::uint32_t slot) const;
   [[nodiscard]] bool is_idle(const Slab& slab) const;
+  [[nodiscard]] bool is_clean(const Slab& slab, NodeId& id) const;
   [[nodiscard]] std::uint32_t idle_slab_slots() const;
-  [[nodiscard]] std::vector<TakenSlot> take_idle_slabs(std::uint32_t limit);
+  [[nodiscard]] std::vector<TakenSlot> take_idle_slabs(std::uint32_t limit, bool clean, std::uint32_t most);
   // All slots of these slabs, by address, which are all free.
   [[nodiscard]] std::vector<TakenSlot> take_slabs(const std::vector<Slab>& slabs);
   [[nodiscard]] std::string check_slabs() const;
@@ -188,8 +190,8 @@ class OffsetAllocator {
   // The first `units` stay with `id`; the rest becomes a node of the same state, tag and epoch, in no list.
   NodeId split(NodeId id, std::uint32_t units);
   [[nodiscard]] std::uint32_t end_of(NodeId id) const { return nodes_[id].offset + nodes_[id].units; }
-  // Whether there is nothing but free blocks from `id` up to `end`.
-  [[nodiscard]] bool free_run(NodeId id, std::uint32_t end) const;
+  // Whether there is nothing but free blocks, or clean ones, from `id` up to `end`.
+  [[nodiscard]] bool free_run(NodeId id, std::uint32_t end, bool clean) const;
   // Takes [first, first + units) of a run of free blocks aside; `id` is the block that holds `first`.
   NodeId carve(NodeId id, std::uint32_t first, std::uint32_t units);
   // Whether two free neighbours become one. A pool would take clean memory away from all others; so would a

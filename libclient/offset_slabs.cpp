@@ -57,12 +57,23 @@ std::uint32_t OffsetAllocator::idle_slab_slots() const {
   return slots;
 }
 
-std::vector<OffsetAllocator::TakenSlot> OffsetAllocator::take_idle_slabs(std::uint32_t limit) {
+// Whether the GPU has passed all of an idle slab. `id` lies before it, or in it, and is moved up to it.
+bool OffsetAllocator::is_clean(const Slab& slab, NodeId& id) const {
+  const std::uint32_t slot_units = slots_.units_per_slot();
+  while (end_of(id) <= slab.first * slot_units)
+    id = nodes_[id].next;
+  return free_run(id, (slab.first + slab.slots) * slot_units, true);
+}
+
+std::vector<OffsetAllocator::TakenSlot> OffsetAllocator::take_idle_slabs(std::uint32_t limit, bool clean,
+                                                                         std::uint32_t most) {
   std::vector<Slab> chosen;
   std::uint32_t count = 0;
+  NodeId id = first_;
   try {
     for (const Slab& slab : slab_list_) {
-      if (count >= limit || !is_idle(slab)) continue;
+      if (count >= limit || slab.slots > most - count || !is_idle(slab)) continue;
+      if (clean && !is_clean(slab, id)) continue;
       chosen.push_back(slab);
       count += slab.slots;
     }

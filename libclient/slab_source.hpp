@@ -35,6 +35,7 @@ class SlabSource final : public SessionSource {
   Status synchronize(Stream stream) override;
   Status wait_for(std::span<const Stream> streams) override { return context_.wait_for(streams); }
   [[nodiscard]] std::vector<Address> take_gone() override;
+  [[nodiscard]] bool one_context() const override { return context_.only_primary(); }
   [[nodiscard]] bool lost() const override { return lost_; }
 
   [[nodiscard]] Status unmap_all() override;

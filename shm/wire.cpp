@@ -77,6 +77,9 @@ Status check(const Detach&) {
 Status check(const StatusRequest&) {
   return Done{};
 }
+Status check(const Reclaimed& m) {
+  return m.code == 0 ? Status(Done{}) : check_code(m.code - 1);
+}
 
 // ---- broker
 Status check(const Welcome& m) {
@@ -320,6 +323,8 @@ std::string to_text(Type type) {
       return "DETACH";
     case Type::status_request:
       return "STATUS_REQUEST";
+    case Type::reclaimed:
+      return "RECLAIMED";
     case Type::welcome:
       return "WELCOME";
     case Type::refused:

@@ -22,6 +22,7 @@ namespace apportion::wire {
 
 using Message =
     std::variant<Hello, Leases, Request, GrantAck, GrantNack, Release, Detach, StatusRequest,  // client
+                 Reclaimed,                                                                    //
                  Welcome, Refused, Grant, SlabGrant, SlabsLost, Refusal, Released, Detached,   // broker
                  Reclaim, StatusBroker, StatusJobs, StatusSessions, StatusHolders,             //
                  Put, Del, Ack, Ping, Pong, Take, Ready,                                       // keeper

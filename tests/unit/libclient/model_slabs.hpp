@@ -94,6 +94,7 @@ class ModelSlabs final : public ChunkSource {
     const std::lock_guard lock(mutex_);
     return std::exchange(gone, {});
   }
+  [[nodiscard]] bool one_context() const override { return true; }
   [[nodiscard]] bool lost() const override { return lost_; }
 
   struct Slab {

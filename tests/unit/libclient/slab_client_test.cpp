@@ -77,7 +77,8 @@ TEST_CASE("slabs: no address is reserved, and no message is sent while what was 
   CHECK(control().calls("cuMemAddressReserve") == reserved);
 }
 
-TEST_CASE("slabs: a growth that is refused is asked for again at its least, and with what is idle given back") {
+TEST_CASE(
+    "slabs: a growth that is refused is asked for again at its least, and with what is idle given back") {
   FakeBroker broker(10, kSlabs);
   auto client = attach_slabs(broker);
   const Address first = must_allocate(*client, 14_MiB);
