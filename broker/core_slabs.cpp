@@ -21,17 +21,18 @@ Status Core::State::may_open_slabs(const JobRule& rule, const events::SessionWan
                                    "share the namespace (docker run --pid=host)"};
   if (!event.knows_slabs)
     return Error{Errc::protocol, job + "which this program's library does not know yet (protocol 1.0)" +
-                                     remedy + "install the same version of Apportion for broker and programs"};
+                                     remedy +
+                                     "install the same version of Apportion for broker and programs"};
   return Done{};
 }
 
 void Core::State::tell_lost(SessionId session, std::vector<ChunkId> ids, const std::string& how,
                             Actions& out) const {
   const std::string what = std::to_string(ids.size()) + (ids.size() == 1 ? " slab" : " slabs");
-  out.emplace_back(actions::SlabsLost{
-      session, std::move(ids),
-      what + " of job \"" + setup.jobs[book.find(session)->job.value].name + "\" lost with all contents: " + how +
-          "; free what is in them and allocate anew"});
+  out.emplace_back(actions::SlabsLost{session, std::move(ids),
+                                      what + " of job \"" + setup.jobs[book.find(session)->job.value].name +
+                                          "\" lost with all contents: " + how +
+                                          "; free what is in them and allocate anew"});
 }
 
 // F52. Their bytes stay charged until the holders have closed them and the device shows the room.

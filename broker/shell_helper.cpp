@@ -1,5 +1,5 @@
-// The shell's part that speaks to the helper: chunks overwritten, slabs made, published, overwritten, freed and
-// lost.
+// The shell's part that speaks to the helper: chunks overwritten, slabs made, published, overwritten, freed
+// and lost.
 #include <algorithm>
 #include <chrono>
 
@@ -100,15 +100,15 @@ void Shell::send_slabs(const actions::SendGrant& grant) {
 void Shell::on(const actions::SlabsLost& action) {
   ClientConnection* connection = server_.connection_of(action.session);
   if (connection == nullptr) return;  // it hears it when it comes back
-  wire::for_each_part<wire::SlabsLost>(
-      action.ids.size(), wire::SlabsLost::kMost, 0, parts_.setup.epoch,
-      [&](wire::SlabsLost& message, std::size_t first, std::size_t count) {
-        message.text.set(action.why);
-        for (std::size_t i = 0; i < count; ++i)
-          message.ids[i] = action.ids[first + i].value;
-        message.part.flags = message.part.part + 1 == message.part.parts ? wire::kLast : 0;
-        connection->send(wire::bytes_of(message));
-      });
+  wire::for_each_part<wire::SlabsLost>(action.ids.size(), wire::SlabsLost::kMost, 0, parts_.setup.epoch,
+                                       [&](wire::SlabsLost& message, std::size_t first, std::size_t count) {
+                                         message.text.set(action.why);
+                                         for (std::size_t i = 0; i < count; ++i)
+                                           message.ids[i] = action.ids[first + i].value;
+                                         message.part.flags =
+                                             message.part.part + 1 == message.part.parts ? wire::kLast : 0;
+                                         connection->send(wire::bytes_of(message));
+                                       });
 }
 
 }  // namespace apportion

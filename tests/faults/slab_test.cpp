@@ -78,7 +78,8 @@ struct Holder {
 
 }  // namespace
 
-TEST_CASE("F39: a slab is zeros to who opens it, every byte of it is another job's before, and it goes back") {
+TEST_CASE(
+    "F39: a slab is zeros to who opens it, every byte of it is another job's before, and it goes back") {
   TestBroker broker(slab_pool());
   {
     TestClient other(broker);
@@ -124,7 +125,9 @@ TEST_CASE("slabs: the helper stays as long as one is out, and ends when there wa
   CHECK(broker.status().broker.totals.free == (128_MiB).value);
 }
 
-TEST_CASE("F52: the helper dies while slabs are out: the holder hears, others go on, and the pool is whole at the end") {
+TEST_CASE(
+    "F52: the helper dies while slabs are out: the holder hears, others go on, and the pool is whole at the "
+    "end") {
   TestBroker broker(slab_pool());
   const std::uint64_t at_rest = broker.status().broker.totals.free;
   Holder holder(broker);
@@ -171,7 +174,9 @@ TEST_CASE("F52: the helper dies while slabs are out: the holder hears, others go
   CHECK(broker.device().violations() == 0);
 }
 
-TEST_CASE("F52: a helper that dies while it makes a slab: the request is refused and says so, and the next is served") {
+TEST_CASE(
+    "F52: a helper that dies while it makes a slab: the request is refused and says so, and the next is "
+    "served") {
   for (const char* call : {"cuMemAlloc", "cuIpcGetMemHandle"}) {
     INFO(call);
     TestBroker broker(slab_pool());
@@ -182,8 +187,9 @@ TEST_CASE("F52: a helper that dies while it makes a slab: the request is refused
     const RawClient::Received answer = holder.client.request(32_MiB);
     const auto* refusal = std::get_if<wire::Refusal>(&answer.message);
     REQUIRE(refusal != nullptr);
-    CHECK(refusal->text.view().find("the broker's helper could not make a slab (the helper that makes slabs died "
-                                    "(signal 9))") != std::string_view::npos);
+    CHECK(refusal->text.view().find(
+              "the broker's helper could not make a slab (the helper that makes slabs died "
+              "(signal 9))") != std::string_view::npos);
     // What it may have made counts until the device shows that it is gone.
     CHECK(eventually([&] { return broker.status().broker.totals.in_transit == 0; }));
     const wire::SlabGrant grant = holder.take(32_MiB);
@@ -208,15 +214,17 @@ TEST_CASE("rule 35: a broker that is stopped, or killed, frees no slab under its
   }
 }
 
-TEST_CASE("rule 33, F57: a program of another uid is refused a job of slabs, with both uids and the way out") {
+TEST_CASE(
+    "rule 33, F57: a program of another uid is refused a job of slabs, with both uids and the way out") {
   if (!can_change_uid()) APPORTION_SKIP("without root no process of another uid can be started");
   TestBroker broker(slab_pool());
   TestClient stranger(broker, {.uid = kStranger});
   const TestClient::Answer answer = stranger.ask("attach slabs");
   CHECK_FALSE(answer.ok);
-  CHECK(answer.text.find("job \"slabs\" has transport = \"ipc\", which works within one user only: this program "
-                         "runs as uid 4244, the broker as uid 0; set transport = \"vmm\" for this job, or run both "
-                         "as one user") != std::string::npos);
+  CHECK(answer.text.find(
+            "job \"slabs\" has transport = \"ipc\", which works within one user only: this program "
+            "runs as uid 4244, the broker as uid 0; set transport = \"vmm\" for this job, or run both "
+            "as one user") != std::string::npos);
   stranger.attach("chunks");
   CHECK(broker.logged("event=refused what=HELLO"));
 }

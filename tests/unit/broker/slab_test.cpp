@@ -13,7 +13,8 @@ namespace {
 
 // Four chunks; job "a" takes slabs, job "b" chunks.
 struct Story {
-  explicit Story(std::uint64_t chunks = 4, Scrub scrub = Scrub::cross_owner) : world(setup(chunks, scrub), places()) {
+  explicit Story(std::uint64_t chunks = 4, Scrub scrub = Scrub::cross_owner)
+      : world(setup(chunks, scrub), places()) {
     world.instant_helper = false;
     world.start();
     world.attach(0);
@@ -73,7 +74,8 @@ std::size_t count(const std::vector<T>& all) {
 
 }  // namespace
 
-TEST_CASE("slab: chunks are unmade for its bytes; it is made and overwritten, then granted, charged throughout") {
+TEST_CASE(
+    "slab: chunks are unmade for its bytes; it is made and overwritten, then granted, charged throughout") {
   Story story;
   static_cast<void>(story.world.take_actions<actions::Log>());
   story.world.apply({Kind::request_exact, 0, 3});
@@ -148,7 +150,9 @@ TEST_CASE("slab: a grant that is not sent or not taken, and an order given up, l
   }
 }
 
-TEST_CASE("F01: a dead holder's slab is freed when the device names the process no more, loose when it shows the room") {
+TEST_CASE(
+    "F01: a dead holder's slab is freed when the device names the process no more, loose when it shows the "
+    "room") {
   Story story;
   const ChunkId id = story.slab(0, 2);
   story.world.apply({Kind::die, 0});
@@ -188,7 +192,8 @@ TEST_CASE("F01: the room of a slab that the helper still has does not pass for a
   CHECK(story.state_of(chunk[0]) == ChunkState::zombie);
 }
 
-TEST_CASE("F34: a slab that cannot be freed stays charged, is tried again, and no room is taken for its own") {
+TEST_CASE(
+    "F34: a slab that cannot be freed stays charged, is tried again, and no room is taken for its own") {
   Story story;
   const ChunkId id = story.slab(0, 2);
   story.world.apply({Kind::release_all, 0});
@@ -219,7 +224,8 @@ TEST_CASE("F32: a helper that cannot make a slab: refused with its words, and th
   CHECK(story.whole());
 }
 
-TEST_CASE("F52: the helper dies: each holder hears of its slabs, which count until they are closed and shown") {
+TEST_CASE(
+    "F52: the helper dies: each holder hears of its slabs, which count until they are closed and shown") {
   Story story;
   story.world.attach(1);
   story.world.attach(2);
@@ -250,7 +256,8 @@ TEST_CASE("F52: the helper dies: each holder hears of its slabs, which count unt
   story.slab(0, 2);
 }
 
-TEST_CASE("F52: the holder's line says how much of which job is lost, why, and what to do; the log has it too") {
+TEST_CASE(
+    "F52: the holder's line says how much of which job is lost, why, and what to do; the log has it too") {
   Story story;
   story.slab(0, 2);
   static_cast<void>(story.world.take_actions<actions::Log>());
@@ -259,16 +266,19 @@ TEST_CASE("F52: the holder's line says how much of which job is lost, why, and w
   bool logged = false;
   for (const Action& action : story.world.take_all()) {
     if (const auto* lost = std::get_if<actions::SlabsLost>(&action))
-      told = lost->why ==
-             "1 slab of job \"a\" lost with all contents: the broker's helper died (signal 9); free what is in "
-             "them and allocate anew";
+      told =
+          lost->why ==
+          "1 slab of job \"a\" lost with all contents: the broker's helper died (signal 9); free what is in "
+          "them and allocate anew";
     if (const auto* line = std::get_if<actions::Log>(&action)) logged = logged || line->event == "lost";
   }
   CHECK(told);
   CHECK(logged);
 }
 
-TEST_CASE("F52: a helper that dies while it makes, overwrites or frees: refused or answered, and whole at the end") {
+TEST_CASE(
+    "F52: a helper that dies while it makes, overwrites or frees: refused or answered, and whole at the "
+    "end") {
   for (int steps = 0; steps < 4; ++steps) {
     INFO("after " << steps << " works of the helper");
     Story story;
@@ -314,23 +324,28 @@ TEST_CASE("ipc: who cannot open a slab is refused at once, with both uids or the
   SECTION("another uid") {
     wanted.peer.uid = 1001;
     expected =
-        "job \"a\" has transport = \"ipc\", which works within one user only: this program runs as uid 1001, the "
+        "job \"a\" has transport = \"ipc\", which works within one user only: this program runs as uid 1001, "
+        "the "
         "broker as uid 1; set transport = \"vmm\" for this job, or run both as one user";
   }
   SECTION("another PID namespace") {
     wanted.peer.pid_namespace = PidNamespace::other;
     expected =
-        "job \"a\" has transport = \"ipc\", which works within one PID namespace only, and this program (uid 1, as "
+        "job \"a\" has transport = \"ipc\", which works within one PID namespace only, and this program (uid "
+        "1, as "
         "the broker) runs in another one than the broker; set transport = \"vmm\" for this job, or share the "
         "namespace (docker run --pid=host)";
   }
   SECTION("an older library") {
     wanted.knows_slabs = false;
     expected =
-        "job \"a\" has transport = \"ipc\", which this program's library does not know yet (protocol 1.0); set "
+        "job \"a\" has transport = \"ipc\", which this program's library does not know yet (protocol 1.0); "
+        "set "
         "transport = \"vmm\" for this job, or install the same version of Apportion for broker and programs";
   }
-  SECTION("the same user, whose namespace we may not look at") { wanted.peer.pid_namespace = PidNamespace::unknown; }
+  SECTION("the same user, whose namespace we may not look at") {
+    wanted.peer.pid_namespace = PidNamespace::unknown;
+  }
   SECTION("another job is for all of them") {
     wanted.job = "b";
     wanted.peer = {1001, {}, 100, 7, PidNamespace::other};

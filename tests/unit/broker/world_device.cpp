@@ -15,8 +15,7 @@ void World::scrub(const actions::ScrubChunks& scrub, bool works) {
   std::vector<ChunkId> ids;
   for (const auto& piece : scrub.chunks) {
     ids.push_back(piece.id);
-    APPORTION_CHECK((piece.slab ? slabs_ : handles_).contains(piece.id) &&
-                    size_.at(piece.id) == piece.bytes);
+    APPORTION_CHECK((piece.slab ? slabs_ : handles_).contains(piece.id) && size_.at(piece.id) == piece.bytes);
     for (const Client& client : clients_)
       APPORTION_CHECK(!client.has.contains(piece.id));
     if (!works) continue;
