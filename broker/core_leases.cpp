@@ -7,6 +7,7 @@ namespace apportion {
 namespace {
 
 constexpr std::size_t kRefusalsKept = 8;
+constexpr Bytes kSlabUnit = 2_MiB;  // contract rule 32: what is smaller shares a block with strangers
 
 std::uint64_t pieces(Bytes bytes, Bytes piece) {
   return (bytes.value - 1) / piece.value + 1;
@@ -55,7 +56,9 @@ void Core::State::on(const events::Request& event, Actions& out) {
   const Bytes above = setup.pool + setup.chunk;
   const Bytes min = std::min(event.min, above);
   const Bytes want = std::min(event.want, above);
-  const Bytes piece = event.exact ? round_up(min, setup.granularity) : setup.chunk;
+  const bool slabs = takes_slabs(session->job);
+  const Bytes unit = slabs ? std::max(setup.granularity, kSlabUnit) : setup.granularity;
+  const Bytes piece = event.exact ? round_up(min, unit) : setup.chunk;
   const std::uint64_t least = event.exact ? 1 : pieces(min, piece);
   const std::uint64_t most = event.exact ? 1 : pieces(want, piece);
 
@@ -66,8 +69,9 @@ void Core::State::on(const events::Request& event, Actions& out) {
     return refuse(*session, event.request, refusal(*session, asked, admission.rule, admission.headroom, ""),
                   out);
   }
-  stock.order(
-      {event.session, event.request, Owner{session->job, session->uid}, asked, piece, granted, {}, {}, {}});
+  Stock::Order order{event.session, event.request, Owner{session->job, session->uid}, asked, piece, granted};
+  order.slab = slabs;
+  stock.order(std::move(order));
 }
 
 void Core::State::send_ready(Actions& out) {
@@ -78,7 +82,8 @@ void Core::State::send_ready(Actions& out) {
       book.mark_sent(id);
     }
     ++jobs[order.owner.job.value].counters.grants;
-    out.emplace_back(actions::SendGrant{order.session, order.request, setup.epoch, bytes, order.ready});
+    out.emplace_back(actions::SendGrant{order.session, order.request, setup.epoch, bytes, order.ready,
+                                        order.owner.job, order.slab});
   }
 }
 

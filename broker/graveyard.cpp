@@ -19,6 +19,10 @@ void Graveyard::add(ChunkId id, SessionId session, Bytes bytes, SteadyNs closed_
   graves_.push_back({id, session, bytes, closed_at});
 }
 
+void Graveyard::add_slab(ChunkId id, SessionId session, Bytes bytes, SteadyNs gone_at) {
+  graves_.push_back({id, session, bytes, {gone_at.value + kReadingLagNs}, true});
+}
+
 void Graveyard::made(Bytes bytes, SteadyNs now) {
   while (!recent_.empty() && recent_.front().at.value + 2 * kReadingLagNs < now.value)
     recent_.pop_front();
@@ -55,6 +59,8 @@ std::vector<ChunkId> Graveyard::settle(const events::DeviceRoom& room, Expected 
     last_quiet_ = residual;
     return {};
   }
+  for (const Grave& grave : graves_)
+    if (grave.slab && grave.closed_at > room.read_at) expected.zombies -= grave.bytes;
   const Bytes slack = tolerance(expected.zombies);
   const std::int64_t held = std::max<std::int64_t>(0, residual - quiet_residual_ - as_signed(slack));
   const Bytes shown = saturating_sub(expected.zombies, Bytes{static_cast<std::uint64_t>(held)});

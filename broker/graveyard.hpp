@@ -25,6 +25,9 @@ class Graveyard {
   explicit Graveyard(Bytes granularity) : granularity_(granularity) {}
 
   void add(ChunkId id, SessionId session, Bytes bytes, SteadyNs closed_at);
+  // A slab that its helper has freed, or died with. Until then the device names the helper for it, so that it
+  // is part of what others use; a late reading may do so a while longer.
+  void add_slab(ChunkId id, SessionId session, Bytes bytes, SteadyNs gone_at);
   // A chunk was made, or given back to the driver: the device may not show it yet.
   void made(Bytes bytes, SteadyNs now);
   void unmade(SteadyNs now) { last_unmade_ = now; }
@@ -33,7 +36,7 @@ class Graveyard {
   // What the device holds for us by the book, while a reading was taken.
   struct Expected {
     Bytes alive{};       // chunks that exist for certain
-    Bytes zombies{};     // all of them, closed or not
+    Bytes zombies{};     // all of them, closed or not, but slabs that the helper still has
     bool quiet = false;  // nothing is being made, unmade or awaited
   };
   // The chunks whose room this reading shows; they are forgotten here.
@@ -44,7 +47,8 @@ class Graveyard {
     ChunkId id;
     SessionId session;
     Bytes bytes{};
-    SteadyNs closed_at;
+    SteadyNs closed_at;  // of a slab: when every reading shows it as what it is
+    bool slab = false;
   };
   struct Made {
     SteadyNs at;

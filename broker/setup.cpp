@@ -29,6 +29,7 @@ CoreSetup core_setup(const Config& config, const LoadReport& report, std::uint64
     rule.hold = job.hold;
     rule.on_return = job.return_rule;
     rule.scrub = job.scrub;
+    rule.transport = job.transport;
     rule.lend = job.lend;
     rule.users = job.users;
     setup.jobs.push_back(std::move(rule));

@@ -6,6 +6,10 @@
 //   unmake:  UNMAKING -> keeper dropped the fd -> driver -> loose   (or ZOMBIE, F34)
 //   retire:  ZOMBIE -> keeper dropped the fd -> driver -> the graveyard waits for the device -> loose
 //
+// A slab goes the same ways without the keeper, and the helper stands where the driver is. It is made for one
+// order, is nobody's only in between, and is never kept. One of a dead holder is freed when the device no
+// longer names that process (rules 35, 38). When the helper dies, its slabs are ZOMBIE at once (F52).
+//
 // An admitted request becomes an order. Orders are served first come, first served: from free chunks (the
 // owner's own, then clean ones, then such as must be overwritten first: hygiene.hpp), from loose bytes, which
 // are made into chunks and overwritten; and where those are short, free chunks that its owner may not have
@@ -45,6 +49,7 @@ class Stock {
     std::vector<ChunkId> ready{};      // OFFERED to its session, not sent
     std::string failure{};
     Refusal::Rule failed_by = Refusal::Rule::device_full;
+    bool slab = false;
 
     [[nodiscard]] Bytes promised() const { return piece * (missing + making.size()); }
   };
@@ -62,8 +67,8 @@ class Stock {
   void discard(ChunkId id);
   // RETURNING -> FREE, or discarded where the job or the chunk is not of that kind.
   void put_back(ChunkId id);
-  // A ZOMBIE: closed, then given to the graveyard.
-  void retire(ChunkId id);
+  // A ZOMBIE whose holder, process `pid`, is gone since `now`: closed, then given to the graveyard.
+  void retire(ChunkId id, std::int32_t pid, SteadyNs now);
   // OFFERED, never sent -> FREE as it was (or loose where such chunks are not kept).
   void roll_back(ChunkId id);
   // Somebody asked or returned: the idle time that scrubbing ahead waits for begins anew.
@@ -78,6 +83,7 @@ class Stock {
   void handle(const events::UnmakeFailed& event, Actions& out);
   void handle(const events::Scrubbed& event, Actions& out);
   void handle(const events::ScrubFailed& event, Actions& out);
+  void handle(const events::SlabsLost& event, Actions& out);
   void handle(const events::KeeperAcked& event, Actions& out);
   void handle(const events::DeviceRoom& event, Actions& out);
   void tick(SteadyNs now);
@@ -90,7 +96,7 @@ class Stock {
   // What orders still wait for, as if charged (docs/quotas.md).
   [[nodiscard]] Bytes promised() const;
   [[nodiscard]] Bytes promised(JobIndex job) const;
-  [[nodiscard]] bool awaits_device() const { return !graveyard_.empty(); }
+  [[nodiscard]] bool awaits_device() const { return !graveyard_.empty() || !unfreed_.empty(); }
   [[nodiscard]] bool wants_tick() const {
     return awaits_device() || retry_at_.value != 0 || !scrub_again_.empty() || (wants_ahead() && !ahead_due_);
   }
@@ -107,17 +113,27 @@ class Stock {
     ChunkId id;
     SteadyNs at;
   };
+  // A ZOMBIE slab that the helper still has: freed when a reading from after `at` does not name `pid`.
+  struct Unfreed {
+    ChunkId id;
+    std::int32_t pid = 0;  // 0: nobody's; freeing failed
+    SteadyNs at;
+  };
 
   void begin_make(Bytes bytes, Order* order, Actions& out);
   void close(ChunkId id);
   [[nodiscard]] bool step_is(ChunkId id, Step step) const;
-  // Whether a chunk of this size may stay one when nobody has it.
-  [[nodiscard]] bool keeps(Bytes bytes) const;
+  // Whether a chunk may stay one when nobody has it.
+  [[nodiscard]] bool keeps(const BookedChunk& chunk) const;
   [[nodiscard]] Order* order_of(ChunkId id);  // being made or overwritten
   void fail(Order& order, std::string why, Refusal::Rule rule = Refusal::Rule::device_full);
   void give(Order& order, ChunkId id);  // a free chunk it may have, overwritten first where it must be
   void begin_scrub(ChunkId id, Scrub::For what_for);
   void let_go(Order& order);  // what it has goes back
+  void is_made(ChunkId id);
+  void lose_slab(ChunkId id, const std::string& why, SteadyNs now);
+  void free_unnamed(const events::DeviceRoom& event);
+  [[nodiscard]] Bytes slabs_of_the_dead_at_helper() const;
   void end_scrub_in_vain(ChunkId id, const std::string& why);
   void scrub_ahead();
   [[nodiscard]] bool wants_ahead() const;
@@ -139,7 +155,9 @@ class Stock {
   std::unordered_map<ChunkId, Step> steps_;
   std::unordered_map<ChunkId, Scrub> scrubs_;  // of each that is scrubbing
   std::vector<ChunkId> to_delete_;             // for one KeeperDel
-  std::vector<ChunkId> to_scrub_;              // for one ScrubChunks
+  std::vector<ChunkId> to_free_;               // slabs
+  std::vector<Unfreed> unfreed_;
+  std::vector<ChunkId> to_scrub_;  // for one ScrubChunks
   std::vector<Again> scrub_again_;
   bool scrub_used_ = false;  // some order needed it
   bool disturbed_ = false;   // since the last tick

@@ -45,7 +45,7 @@ void Stock::handle(const events::Scrubbed& event, Actions& /*out*/) {
         break;
       case Scrub::For::later:
         book_.scrubbed_free(id);
-        if (!keeps(book_.find(id)->bytes)) discard(id);
+        if (!keeps(*book_.find(id))) discard(id);
         break;
     }
   }
@@ -92,7 +92,7 @@ void Stock::end_scrub_in_vain(ChunkId id, const std::string& why) {
   }
   ahead_off_ = true;
   book_.scrub_failed(id);
-  if (!keeps(book_.find(id)->bytes)) discard(id);
+  if (!keeps(*book_.find(id))) discard(id);
 }
 
 bool Stock::stuck(ChunkId id) const {

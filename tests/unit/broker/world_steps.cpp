@@ -9,6 +9,7 @@ std::vector<Step> World::steps(const std::vector<std::uint64_t>& sizes, bool fai
   for (std::size_t i = 0; i < clients_.size(); ++i) {
     const Client& client = clients_[i];
     if (!dead_hold_[i].empty()) out.push_back({Kind::memory_back, i});
+    if (!client.lost.empty()) out.push_back({Kind::close_lost, i});
     if (!client.session) {
       out.push_back({Kind::attach, i});
       continue;
@@ -47,6 +48,7 @@ std::vector<Step> World::steps(const std::vector<std::uint64_t>& sizes, bool fai
     out.push_back({Kind::helper_works});
     if (failures) out.push_back({Kind::helper_fails});
   }
+  if (failures && (!slabs_.empty() || !helper_.empty())) out.push_back({Kind::helper_dies});
   if (!keeper_.empty()) out.push_back({Kind::keeper_works});
   if (core_->wants_tick()) {
     out.push_back({Kind::tick});

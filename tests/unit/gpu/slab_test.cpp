@@ -28,7 +28,7 @@ std::string hex(const IpcHandle& handle) {
 }
 
 Ran open_elsewhere(const IpcHandle& handle, Bytes size, const std::string& twice = "") {
-  std::vector<std::string> command = {built("tests/unit/gpu/open_slab"), "sim:1GiB", hex(handle),
+  std::vector<std::string> command = {built("tests/support/open_slab"), "sim:1GiB", hex(handle),
                                       std::to_string(size.value)};
   if (!twice.empty()) command.push_back(twice);
   return run_program(command, {});

@@ -1,6 +1,7 @@
 // Opens the slab whose handle (in hex) and size are its arguments, prints the byte at its start, writes 0x77
 // there, and closes it; or prints the error and ends with 1. "twice": opens it two times, and prints
-// whether both are at one address. A process of its own: the one that made a slab cannot open it (rule 33).
+// whether both are at one address. "hold": closes it when its standard input ends. A process of its own: the
+// one that made a slab cannot open it (rule 33).
 #include <cstdio>
 #include <cstdlib>
 #include <string>
@@ -25,7 +26,8 @@ int main(int argc, char** argv) {
     handle[i] = static_cast<std::uint8_t>(std::stoul(std::string(argv[2] + 2 * i, 2), nullptr, 16));
   auto slab = SlabImport::open(*device, handle, Bytes{std::stoull(argv[3])});
   if (!slab) return fail(slab.error());
-  if (argc == 5) {
+  const std::string how = argc == 5 ? argv[4] : "";
+  if (how == "twice") {
     auto again = SlabImport::open(*device, handle, Bytes{std::stoull(argv[3])});
     if (!again) return fail(again.error());
     std::printf("%s\n", again->address() == slab->address() ? "one address" : "two addresses");
@@ -36,6 +38,9 @@ int main(int argc, char** argv) {
   std::printf("%02x\n", byte);
   byte = 0x77;
   if (device->driver().memcpy_htod(slab->address(), &byte, 1) != CUDA_SUCCESS) return 3;
+  std::fflush(stdout);
+  while (how == "hold" && std::getchar() != EOF) {
+  }
   if (Status closed = slab->close(); !closed.ok()) return fail(closed.error());
   if (!slab->empty() || !slab->close().ok()) return 4;
   return 0;

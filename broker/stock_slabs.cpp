@@ -1,0 +1,65 @@
+// The stock's part for slabs whose holder, or whose helper, is dead.
+#include <algorithm>
+
+#include "broker/stock.hpp"
+
+namespace apportion {
+
+namespace {
+
+// A reading may be this old (as in graveyard.cpp).
+constexpr std::int64_t kReadingLagNs = 100'000'000;
+
+}  // namespace
+
+// Rules 35, 38: to free what a process still has open is undefined, and a pidfd does not say that the device
+// has let go of it. A process that the device does not name any more has nothing open.
+void Stock::free_unnamed(const events::DeviceRoom& event) {
+  std::erase_if(unfreed_, [&](const Unfreed& slab) {
+    const bool named =
+        slab.pid != 0 && std::find(event.pids.begin(), event.pids.end(), slab.pid) != event.pids.end();
+    if (named || slab.at.value + kReadingLagNs > event.read_at.value) return false;
+    close(slab.id);
+    return true;
+  });
+}
+
+// The device shows these as the helper's: they are not among the memory that nobody is named for.
+Bytes Stock::slabs_of_the_dead_at_helper() const {
+  Bytes sum{};
+  for (const Unfreed& slab : unfreed_)
+    sum += book_.find(slab.id)->bytes;
+  for (const auto& [id, step] : steps_) {
+    const BookedChunk& chunk = *book_.find(id);
+    if (chunk.slab && chunk.state == ChunkState::zombie) sum += chunk.bytes;
+  }
+  return sum;
+}
+
+// F52. Whatever was being done with it has no end any more.
+void Stock::lose_slab(ChunkId id, const std::string& why, SteadyNs now) {
+  if (Order* order = order_of(id); order != nullptr) {
+    for (std::vector<ChunkId>* ids : {&order->making, &order->scrubbing, &order->ready})
+      std::erase(*ids, id);
+    fail(*order, "the helper that makes slabs died (" + why + ")", Refusal::Rule::helper_failed);
+  }
+  steps_.erase(id);
+  scrubs_.erase(id);
+  for (std::vector<ChunkId>* ids : {&to_scrub_, &to_free_})
+    std::erase(*ids, id);
+  std::erase_if(scrub_again_, [id](const Again& again) { return again.id == id; });
+  std::erase_if(unfreed_, [id](const Unfreed& slab) { return slab.id == id; });
+  if (book_.find(id)->state != ChunkState::zombie) book_.lost(id);
+  const BookedChunk& chunk = *book_.find(id);
+  graveyard_.add_slab(id, chunk.lessee, chunk.bytes, now);
+}
+
+void Stock::handle(const events::SlabsLost& event, Actions& /*out*/) {
+  for (const ChunkId id : event.ids) {
+    const BookedChunk* slab = book_.find(id);
+    if (slab == nullptr || !slab->slab) continue;
+    lose_slab(id, event.why, event.now);
+  }
+}
+
+}  // namespace apportion
