@@ -112,9 +112,10 @@ Result<Address> Client::allocate(Bytes bytes, Stream stream, bool exact) {
 Status Client::deallocate(Address pointer, Stream stream) {
   const Address block = name_of(pointer);
   Status freed = block != 0 || pointer == 0 ? arena_->deallocate(block, stream) : Arena::not_live(pointer);
+  // Under the address that the program knows.
+  if (slabs_ != nullptr && !freed && freed.error().code == Errc::invalid) freed = Arena::not_live(pointer);
   answer_recalls(Arena::Quiesce::synchronize);
   tick();
-  if (!freed && freed.error().code == Errc::invalid) return Arena::not_live(pointer);
   return freed;
 }
 

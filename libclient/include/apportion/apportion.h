@@ -3,7 +3,10 @@
  * Link libapportion.so (the CUDA driver is loaded at run time, and no CUDA header is needed here), attach to
  * a job, and allocate. Memory is device memory of the broker's GPU, mapped readable and writable into this
  * process; pointers work wherever a CUdeviceptr or the result of cudaMalloc does, but for cudaIpc (ask for
- * APPORTION_EXACT where a library needs one driver handle: RDMA registration, NCCL buffers).
+ * APPORTION_EXACT where a library needs one driver handle: RDMA registration, NCCL buffers). In a job with
+ * transport = "ipc" memory comes as slabs opened from cudaIpc handles: there an exact block has no handle
+ * that can be exported, memory belongs to the context that was current at the first allocation (else to the
+ * primary one) and that context must live to the end of the session, and a slab goes back only as a whole.
  *
  * Units: every size is in bytes. Blocks are aligned to 512 bytes and rounded up to a multiple of them.
  * Errors: every function answers an apportion_status; apportion_last_error() has one line of text for the
@@ -56,7 +59,8 @@ typedef enum apportion_status {
   APPORTION_DRIVER = 6,        /* the CUDA driver answered an error; the text has its name and number */
   APPORTION_SYSTEM = 7,        /* a system call failed: out of file descriptors, for example */
   APPORTION_PROTOCOL = 8,      /* the broker is of another version */
-  APPORTION_DISCONNECTED = 9,  /* the broker is gone */
+  APPORTION_DISCONNECTED = 9,  /* the broker is gone; or, with transport = "ipc", memory of this session is:
+                                  the text says how much, and these blocks must be freed to go on */
   APPORTION_NOT_ATTACHED = 10, /* no session: never attached, detached, or a forked child */
   APPORTION_BUSY = 11,     /* try again: a stream is being captured, or a signal handler interrupted a call */
   APPORTION_TIMED_OUT = 12 /* the broker did not answer in time */

@@ -195,6 +195,33 @@ TEST_CASE("slabs: what was reserved serves blocks of any size without asking for
   CHECK(slabs.broken() == "");
 }
 
+TEST_CASE("F56: slabs: for somebody else whole ones go, and none that would cut into what was reserved") {
+  SlabArena slabs(64, 1);
+  slabs.source.by_events = true;
+  REQUIRE(slabs.arena.reserve(16_MiB).ok());
+  REQUIRE(slabs.free(must_allocate(slabs, 20_MiB)).ok());
+  CHECK(slabs.arena.give(2_MiB, false, Arena::Quiesce::events).bytes == 16_MiB);
+  CHECK(slabs.arena.give(2_MiB, false, Arena::Quiesce::events).bytes == 0_B);
+  CHECK(slabs.arena.give(2_MiB, true, Arena::Quiesce::events).bytes == 20_MiB);
+  CHECK(slabs.broken() == "");
+}
+
+TEST_CASE("K4: slabs: without a synchronise only those go whose frees the GPU has passed") {
+  SlabArena slabs(64, 1);
+  slabs.source.by_events = true;
+  const Address passed = must_allocate(slabs, 8_MiB);
+  const Address first = must_allocate(slabs, 4_MiB);
+  const Address second = must_allocate(slabs, 2_MiB, 5);
+  REQUIRE(slabs.free(passed, 4).ok());
+  REQUIRE(slabs.free(first, 4).ok());
+  REQUIRE(slabs.free(second, 5).ok());
+  REQUIRE(slabs.arena.stream_gone(5).ok());  // nobody can ask it any more
+  CHECK(slabs.arena.give(64_MiB, false, Arena::Quiesce::events).bytes == 12_MiB);
+  slabs.source.by_events = false;
+  CHECK(slabs.arena.give(64_MiB, false, Arena::Quiesce::synchronize).bytes == 2_MiB);
+  CHECK(slabs.broken() == "");
+}
+
 TEST_CASE("slabs: an exact block is a slab of its own, given back when it is freed") {
   SlabArena slabs;
   must_allocate(slabs, 1_KiB);
