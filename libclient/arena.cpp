@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cstdio>
 
+#include "libclient/offset_inline.hpp"
+
 namespace apportion {
 
 Error Arena::arena_busy() {
@@ -43,15 +45,8 @@ Arena::Arena(const ArenaRanges& ranges, ChunkSource& source)
 Address Arena::take(Range& range, std::uint32_t units, Stream stream) noexcept {
   const NodeId id = range.blocks.allocate(units, tags_.find(stream));
   if (id == kNoNode) return 0;
-  note_allocated({units * kUnit});
+  note_allocated(units);
   return range.base + range.blocks.node(id).offset * kUnit;
-}
-
-void Arena::note_allocated(Bytes size) noexcept {
-  ++counts_.num_allocs;
-  ++counts_.live_blocks;
-  note_peak();
-  counts_.largest_alloc_size = std::max(counts_.largest_alloc_size, size);
 }
 
 [[gnu::flatten]] Address Arena::try_allocate(Bytes bytes, Stream stream) noexcept {
@@ -83,7 +78,7 @@ Result<Address> Arena::allocate(Bytes bytes, Stream stream) {
                        stream);
 }
 
-[[gnu::flatten]] Arena::Freed Arena::free_block(Address block, Stream stream) noexcept {
+[[gnu::always_inline]] inline Arena::Freed Arena::free_block(Address block, Stream stream) noexcept {
   Range* const range = range_of(block);
   if (range == nullptr) return Freed::not_live;
   if (range == &small_ && push(static_cast<std::uint32_t>((block - small_.base) / kUnit), stream))
@@ -99,7 +94,7 @@ Result<Address> Arena::allocate(Bytes bytes, Stream stream) {
   return Freed::yes;
 }
 
-bool Arena::try_deallocate(Address block, Stream stream) noexcept {
+[[gnu::flatten]] bool Arena::try_deallocate(Address block, Stream stream) noexcept {
   return free_block(block, stream) == Freed::yes;
 }
 
@@ -148,7 +143,7 @@ Result<Bytes> Arena::size_of(Address block) {
 
 Bytes Arena::mapped() const {
   return chunk_ * (std::uint64_t{small_.blocks.slots().mapped()} + large_.blocks.slots().mapped()) +
-         exact_bytes_;
+         Bytes{exact_units_ * kUnit};
 }
 
 void Arena::note_mapped() {
@@ -169,9 +164,10 @@ Result<ArenaStats> Arena::stats(std::uint32_t look) {
   stats.num_allocs += stats.magazine_hits;
   stats.magazine_bytes = Bytes{kept_units * kUnit};
   const Bytes live{(small_.blocks.live_units() + large_.blocks.live_units()) * kUnit};
-  stats.bytes_in_use = saturating_sub(live, stats.magazine_bytes) + exact_bytes_;
-  counts_.peak_bytes_in_use = std::max(counts_.peak_bytes_in_use, stats.bytes_in_use);
-  stats.peak_bytes_in_use = counts_.peak_bytes_in_use;
+  stats.bytes_in_use = saturating_sub(live, stats.magazine_bytes) + Bytes{exact_units_ * kUnit};
+  peak_units_ = std::max(peak_units_, stats.bytes_in_use.value / kUnit);
+  stats.peak_bytes_in_use = Bytes{peak_units_ * kUnit};
+  stats.largest_alloc_size = Bytes{largest_units_ * kUnit};
   stats.pool_bytes = mapped();
   stats.largest_free_block_bytes =
       Bytes{std::max(small_.blocks.largest_free(look), large_.blocks.largest_free(look)) * kUnit};
@@ -221,7 +217,7 @@ std::string Arena::check_ranges() const {
     }
     exact += block.size;
   }
-  if (exact != exact_bytes_) return "exact bytes are miscounted";
+  if (exact.value != exact_units_ * kUnit) return "exact bytes are miscounted";
   return {};
 }
 

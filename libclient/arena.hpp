@@ -169,13 +169,19 @@ class Arena {
   [[nodiscard]] Tag find_pool(std::uint64_t pool) const;
 
   // With the short lock held.
-  [[nodiscard]] Bytes in_use() const {
-    return Bytes{(small_.blocks.live_units() + large_.blocks.live_units() - kept_units_) * kUnit} +
-           exact_bytes_;
+  [[nodiscard]] std::uint64_t units_in_use() const {
+    const std::uint64_t all = small_.blocks.live_units() + large_.blocks.live_units() + exact_units_;
+    return all > kept_units_ ? all - kept_units_
+                             : 0;  // what is published can be what others have freed since
   }
   [[nodiscard]] Address take(Range& range, std::uint32_t units, Stream stream) noexcept;
-  void note_allocated(Bytes size) noexcept;
-  void note_peak() noexcept { counts_.peak_bytes_in_use = std::max(counts_.peak_bytes_in_use, in_use()); }
+  void note_allocated(std::uint64_t units) noexcept {
+    ++counts_.num_allocs;
+    ++counts_.live_blocks;
+    largest_units_ = std::max(largest_units_, units);
+    note_peak();
+  }
+  void note_peak() noexcept { peak_units_ = std::max(peak_units_, units_in_use()); }
   void note_mapped();
   [[nodiscard]] Bytes mapped() const;
 
@@ -222,10 +228,12 @@ class Arena {
     bool gone = false;
   };
   std::map<Address, Exact> exact_;  // exact blocks, also one that is being made
-  Bytes exact_bytes_;
-  Bytes reserved_;                // by reserve: so much stays mapped
-  std::uint64_t kept_units_ = 0;  // by magazines, as published
-  ArenaStats counts_;             // of calls that magazines did not serve
+  std::uint64_t exact_units_ = 0;
+  std::uint64_t peak_units_ = 0;     // in use
+  std::uint64_t largest_units_ = 0;  // of an allocation
+  Bytes reserved_;                   // by reserve: so much stays mapped
+  std::uint64_t kept_units_ = 0;     // by magazines, as published
+  ArenaStats counts_;                // of calls that magazines did not serve
 };
 
 }  // namespace apportion

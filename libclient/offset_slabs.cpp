@@ -6,7 +6,7 @@
 #include <algorithm>
 #include <new>
 
-#include "libclient/offset_allocator.hpp"
+#include "libclient/offset_inline.hpp"
 #include "shm/result.hpp"
 
 namespace apportion {

@@ -92,7 +92,8 @@ TEST_CASE("ipc: a job reaches its whole pool, is refused beyond it with reasons,
   CHECK(broker.device().violations() == 0);
 }
 
-TEST_CASE("F52: programs hear that their slabs are gone with the helper, free them, and go on with new ones") {
+TEST_CASE(
+    "F52: programs hear that their slabs are gone with the helper, free them, and go on with new ones") {
   TestBroker broker(slab_pool());
   TestClient client(broker);
   TestClient other(broker);
