@@ -108,12 +108,14 @@ void Core::State::on(const events::Nacked& event, Actions& /*out*/) {
 
 void Core::State::on(const events::GrantUnsent& event, Actions& out) {
   const std::vector<ChunkId> unsent = offered(event.session, event.request, event.ids);
-  for (const ChunkId id : unsent)
+  Bytes bytes{};
+  for (const ChunkId id : unsent) {
+    bytes += book.find(id)->bytes;
     stock.roll_back(id);  // F33: the client never saw them
+  }
   const BookedSession* session = live(event.session);
   if (unsent.empty() || session == nullptr || session->state != SessionPhase::attached) return;
-  refuse(*session, event.request,
-         refusal(*session, setup.chunk * unsent.size(), Refusal::Rule::send_failed, {}, event.why), out);
+  refuse(*session, event.request, refusal(*session, bytes, Refusal::Rule::send_failed, {}, event.why), out);
 }
 
 // A live client gave it back.

@@ -15,7 +15,7 @@
 
 #include "broker/ids.hpp"
 #include "shm/bytes.hpp"
-#include "shm/peer.hpp"
+#include "shm/pid_namespace.hpp"
 
 namespace apportion {
 

@@ -114,7 +114,6 @@ class Helper {
 
   Status make_slab(const wire::MakeSlab& request, IpcHandle& handle) {
     if (Status context = need_context(); !context.ok()) return context;
-    APPORTION_FAULT_POINT("helper.before_make_slab");
     Result<Slab> slab = Slab::make(device_, Bytes{request.bytes});
     if (!slab.ok()) return slab.error();
     handle = slab->handle();
@@ -125,7 +124,6 @@ class Helper {
   Status free_slab(const wire::FreeSlab& request) {
     const auto slab = slabs_.find(request.id);
     if (slab == slabs_.end()) return unknown(request.id);
-    APPORTION_FAULT_POINT("helper.before_free_slab");
     if (Status freed = slab->second.free(); !freed.ok()) return freed;
     slabs_.erase(slab);
     return Done{};

@@ -267,9 +267,10 @@ void HelperLink::reaped(pid_t pid) {
   const std::string how = killed_for_.empty() ? how_it_ended(status) : killed_for_;
   log::warning("lost", {{"what", "helper"}, {"pid", std::to_string(pid)}, {"how", how}});
   leave();
-  lose_slabs(pid, how);
+  const bool overwriting = at_helper_ && queue_.front().kind == Task::Kind::scrub_chunks;
+  lose_slabs(pid, how);  // may start the next one, where it was not overwriting chunks
   // F52: what it was overwriting is as unknown as before.
-  if (at_helper_) finish(Error{Errc::disconnected, "the helper died (" + how + ")"});
+  if (overwriting) finish(Error{Errc::disconnected, "the helper died (" + how + ")"});
 }
 
 // F52: all that it had, and what it may just have made. Whatever else was wanted of these has no meaning now.

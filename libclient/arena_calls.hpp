@@ -1,4 +1,5 @@
-// What the files of the slow path share: the short lock between calls of the source, and what its answers mean.
+// What the files of the slow path share: the short lock between calls of the source, and what its answers
+// mean.
 #pragma once
 
 #include <new>

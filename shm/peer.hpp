@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "shm/fd.hpp"
+#include "shm/pid_namespace.hpp"
 #include "shm/result.hpp"
 
 namespace apportion {
@@ -34,8 +35,6 @@ enum class PidfdSource { automatic, by_pid };
 // True once the process of the pidfd has ended (it may still be a zombie of its parent).
 [[nodiscard]] bool has_exited(const Fd& pidfd);
 
-// Whether the peer's PID namespace is ours. unknown: this user may not look, or the process is gone.
-enum class PidNamespace : std::uint8_t { same, other, unknown };
 [[nodiscard]] PidNamespace pid_namespace_of(const Peer& peer);
 
 // Field 22 of /proc/PID/stat. Errc::not_found: no such process.

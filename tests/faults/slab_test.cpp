@@ -184,7 +184,7 @@ TEST_CASE(
     cudasim::Fault fault;
     fault.signal_after = SIGKILL;
     broker.device().set_fault(call, fault);
-    const RawClient::Received answer = holder.client.request(32_MiB);
+    const RawClient::Received answer = holder.client.request(64_MiB);  // two slabs: it dies over the first
     const auto* refusal = std::get_if<wire::Refusal>(&answer.message);
     REQUIRE(refusal != nullptr);
     CHECK(refusal->text.view().find(
@@ -196,6 +196,11 @@ TEST_CASE(
     holder.release({grant.entries[0].lease_id});
     CHECK(eventually([&] { return broker.job("slabs").job.charged == 0; }));
     TestBroker::check_sums(broker.status());
+    // The next one was not taken for the dead.
+    const std::string log = broker.log();
+    const std::string dead = "event=lost what=helper";
+    CHECK(log.find(dead) != std::string::npos);
+    CHECK(log.find(dead, log.find(dead) + 1) == std::string::npos);
   }
 }
 

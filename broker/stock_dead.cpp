@@ -1,4 +1,4 @@
-// The stock's part for slabs whose holder, or whose helper, is dead.
+// The stock's part for memory of the dead: of holders, until the device shows its room, and of a helper.
 #include <algorithm>
 
 #include "broker/stock.hpp"
@@ -11,6 +11,42 @@ namespace {
 constexpr std::int64_t kReadingLagNs = 100'000'000;
 
 }  // namespace
+
+void Stock::retire(ChunkId id, std::int32_t pid, SteadyNs now) {
+  if (book_.find(id)->slab) {
+    unfreed_.push_back({id, pid, now});
+  } else {
+    close(id);
+  }
+}
+
+void Stock::handle(const events::DeviceRoom& reading, Actions& out) {
+  free_unnamed(reading);
+  events::DeviceRoom event = reading;
+  Graveyard::Expected expected;
+  Bytes slabs{};
+  for (const ChunkState state : {ChunkState::free, ChunkState::offered, ChunkState::held,
+                                 ChunkState::returning, ChunkState::scrub, ChunkState::orphan}) {
+    expected.alive += book_.in_state(state);
+    slabs += book_.slabs_in(state);
+  }
+  // Slabs are ours, although the device names the helper for them. Those that are being made or freed, or
+  // whose holder is dead, count as the helper's own until they are known to be there, or not to be.
+  if (event.foreign) event.foreign = saturating_sub(*event.foreign, std::min(event.helper, slabs));
+  expected.zombies = book_.in_state(ChunkState::zombie) - slabs_of_the_dead_at_helper();
+  expected.quiet = expected.zombies.value == 0 && steps_.empty();
+  Bytes settled{};
+  for (const ChunkId id : graveyard_.settle(event, expected)) {
+    settled += book_.find(id)->bytes;
+    book_.settled(id);
+  }
+  if (settled.value != 0) {
+    out.emplace_back(
+        actions::Log{actions::Log::Level::info,
+                     "recovered",
+                     {{"what", "memory of dead clients"}, {"bytes", std::to_string(settled.value)}}});
+  }
+}
 
 // Rules 35, 38: to free what a process still has open is undefined, and a pidfd does not say that the device
 // has let go of it. A process that the device does not name any more has nothing open.
