@@ -300,7 +300,7 @@ void BrokerLink::settle_stranger(const wire::Message& message, channel::Datagram
     if (slabs->header.epoch >= welcome_.header.epoch) refuse_grant(*slabs, Errc::timed_out);
   } else if (const auto* lost = as<wire::SlabsLost>(message)) {
     const std::lock_guard lock(lost_slabs_mutex_);
-    lost_slabs_.insert(lost_slabs_.end(), lost->ids.begin(), lost->ids.begin() + lost->part.count);
+    lost_slabs_.ids.insert(lost_slabs_.ids.end(), lost->ids.begin(), lost->ids.begin() + lost->part.count);
     lost_slabs_text_ = lost->text.view();
     losses_.fetch_add(1, std::memory_order_release);
   } else if (const auto* reclaim = as<wire::Reclaim>(message)) {
@@ -314,7 +314,7 @@ void BrokerLink::settle_stranger(const wire::Message& message, channel::Datagram
   }
 }
 
-std::vector<std::uint64_t> BrokerLink::take_lost_slabs() {
+BrokerLink::LostSlabs BrokerLink::take_lost_slabs() {
   const std::lock_guard lock(lost_slabs_mutex_);
   return std::exchange(lost_slabs_, {});
 }
@@ -368,9 +368,19 @@ Status BrokerLink::send(const M& message) {
   return lose(gone(sent.error()));
 }
 
-Error BrokerLink::gone(Error why) const {
-  if (why.code == Errc::disconnected)
-    why.message = "the broker at " + path_ + " is gone; what is held stays usable, more is not to be had";
+Error BrokerLink::gone(Error why) {
+  if (why.code != Errc::disconnected) return why;
+  why.message = "the broker at " + path_ + " is gone";
+  if ((welcome_.flags & wire::Welcome::kSlabs) == 0) {
+    why.message += "; what is held stays usable, more is not to be had";
+    return why;
+  }
+  // F52: its helper does not outlive it.
+  why.message += ", and with it the process that owned this session's slabs: what was in them is lost";
+  const std::lock_guard lock(lost_slabs_mutex_);
+  lost_slabs_.all = true;
+  lost_slabs_text_ = why.message;
+  losses_.fetch_add(1, std::memory_order_release);
   return why;
 }
 

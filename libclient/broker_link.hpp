@@ -88,9 +88,14 @@ class BrokerLink {
   // What it asked for is released, as far as it was to be had: `given`, and why not more.
   [[nodiscard]] Status settle(const Recall& recall, Bytes given, std::optional<Errc> why_not_more);
 
-  // F52. Lease ids of slabs whose memory is gone, as said since the last call.
-  [[nodiscard]] std::vector<std::uint64_t> take_lost_slabs();
-  // The broker's last line for it; how often it said so.
+  // F52. Slabs whose memory is gone since the last call: their owner has died, as the broker said, or with
+  // it.
+  struct LostSlabs {
+    std::vector<std::uint64_t> ids;  // of leases
+    bool all = false;
+  };
+  [[nodiscard]] LostSlabs take_lost_slabs();
+  // Why, in one line; how often it happened.
   [[nodiscard]] std::string lost_slabs_text();
   [[nodiscard]] std::uint32_t losses() const { return losses_.load(std::memory_order_relaxed); }
 
@@ -133,7 +138,7 @@ class BrokerLink {
   [[nodiscard]] Status send(const M& message);
   bool set_watched(bool on);
   // The same error, said so that a person knows what follows.
-  [[nodiscard]] Error gone(Error why) const;
+  [[nodiscard]] Error gone(Error why);
   // Remembers why, and closes the socket.
   Error lose(Error why);
 
@@ -153,7 +158,7 @@ class BrokerLink {
   std::atomic<std::size_t> recalls_waiting_{0};
 
   std::mutex lost_slabs_mutex_;  // of the next two; taken inside mutex_, or alone
-  std::vector<std::uint64_t> lost_slabs_;
+  LostSlabs lost_slabs_;
   std::string lost_slabs_text_;
   std::atomic<std::uint32_t> losses_{0};
 };

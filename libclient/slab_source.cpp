@@ -140,10 +140,10 @@ Status SlabSource::synchronize(Stream stream) {
 std::vector<Address> SlabSource::take_gone() {
   std::vector<Address> names;
   names.reserve(leases_.size());  // before the ids are taken: they are said once
-  std::vector<std::uint64_t> ids = broker_.take_lost_slabs();
+  auto [ids, all] = broker_.take_lost_slabs();
   std::sort(ids.begin(), ids.end());
   for (auto& [name, lease] : leases_) {
-    if (lease.gone || !std::binary_search(ids.begin(), ids.end(), lease.id)) continue;
+    if (lease.gone || (!all && !std::binary_search(ids.begin(), ids.end(), lease.id))) continue;
     lease.gone = true;
     names.push_back(name);
   }

@@ -20,9 +20,10 @@
  * the child is not attached. Its calls answer APPORTION_NOT_ATTACHED, and the parent notices nothing. CUDA
  * itself does not survive fork: exec, or start workers with spawn. exec: nothing is passed on. Broker gone:
  * what is held stays usable, and allocations that fit into it go on; more answers APPORTION_DISCONNECTED.
- * Stability: names, values and layouts here only grow. Structures begin with their size, as the caller knows
- * them: of figures, as much is filled as both sides know, and struct_size then says how much; an option that
- * the library does not know is refused unless it is all zero.
+ * With transport = "ipc" what is held is gone too, and every allocation answers so. Stability: names, values
+ * and layouts here only grow. Structures begin with their size, as the caller knows them: of figures, as much
+ * is filled as both sides know, and struct_size then says how much; an option that the library does not know
+ * is refused unless it is all zero.
  */
 #ifndef APPORTION_APPORTION_H
 #define APPORTION_APPORTION_H

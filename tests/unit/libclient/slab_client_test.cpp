@@ -262,6 +262,23 @@ TEST_CASE("F52: where only idle slabs are gone, the program need not know") {
   CHECK(client->check().ok());
 }
 
+TEST_CASE("F52: a broker that is gone takes the slabs with it") {
+  auto broker = std::make_unique<FakeBroker>(64, kSlabs);
+  auto client = attach_slabs(*broker);
+  const Address block = must_allocate(*client, 5_MiB);
+  broker.reset();
+  CHECK(client->allocate(40_MiB, 0, false).error().code == Errc::disconnected);
+  const Result<Address> refused = client->allocate(1_KiB, 0, false);  // which there is room for
+  REQUIRE(!refused);
+  CHECK(refused.error().code == Errc::disconnected);
+  CHECK(refused.error().message.find("5 MiB of") == 0);
+  CHECK(refused.error().message.find("and with it the process that owned") != std::string::npos);
+  CHECK(client->deallocate(block, 0).ok());
+  CHECK(client->allocate(1_KiB, 0, false).error().message.find("the broker at") == 0);
+  CHECK(client->check().ok());
+  CHECK(client->detach().ok());
+}
+
 TEST_CASE("F52: a session whose slabs are gone detaches") {
   FakeBroker broker(64, kSlabs);
   auto client = attach_slabs(broker);
