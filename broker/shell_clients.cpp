@@ -83,6 +83,7 @@ void Shell::on(const actions::Welcome& action) {
   welcome.used_bytes = job.used;
   welcome.told_total_bytes = action.told_total.value;
   welcome.wait_ms = static_cast<std::uint64_t>(config.wait.count());
+  welcome.idle_return_ms = static_cast<std::uint64_t>(parts_.config.broker.idle_return.count());
   welcome.layouts = {
       kLedgerMajor, kLedgerMinor, kJobPageMajor, kJobPageMinor, kReportPageMajor, kReportPageMinor, 0};
   welcome.flags = (parts_.facts.simulated ? wire::Welcome::kSimulated : 0U) |
@@ -149,6 +150,15 @@ void Shell::on(const actions::SendReleased& action) {
   message.chunks = action.chunks;
   message.unknown = static_cast<std::uint32_t>(action.unknown.size());
   APPORTION_FAULT_POINT("released.before_send");
+  connection->send(wire::bytes_of(message));
+}
+
+void Shell::on(const actions::SendReclaim& action) {
+  ClientConnection* connection = server_.connection_of(action.session);
+  if (connection == nullptr) return;
+  auto message = wire::make<wire::Reclaim>(action.reclaim.value, parts_.setup.epoch);
+  message.bytes = action.bytes.value;
+  message.deadline_ms = action.deadline_ms;
   connection->send(wire::bytes_of(message));
 }
 

@@ -77,6 +77,20 @@ class Arena {
   // Gives back chunks without a live block, wherever they lie, until no more than `mapped` is mapped; with 0,
   // all of them. Returns what was given back.
   [[nodiscard]] Result<Bytes> trim_to(Bytes mapped);
+  // The same for somebody else who needs `bytes`. What was reserved stays, unless reserved_too.
+  struct Given {
+    Bytes bytes;                 // this much was given back,
+    std::optional<Error> error;  // and why not more, where it is not that nothing more was idle
+  };
+  // How it waits for the GPU's work on what goes.
+  enum class Quiesce : std::uint8_t {
+    synchronize,  // a synchronise of the context: everything that is idle can go
+    // Events alone, for a thread that the program knows nothing of: a synchronise would spoil a capture that
+    // the arena was not told of. What was freed on streams that are gone or cannot be asked stays; and
+    // everything does while a pool is bound, or where the program has shown a context of its own (busy).
+    events
+  };
+  [[nodiscard]] Given give(Bytes bytes, bool reserved_too, Quiesce how);
 
   // The size of the live block that starts at `block`.
   [[nodiscard]] Result<Bytes> size_of(Address block);
@@ -163,9 +177,10 @@ class Arena {
   // Makes what other streams freed clean, as far as it could help: by events, else by a synchronise.
   [[nodiscard]] Address settle_and_take(Range& range, std::uint32_t units, Stream stream);
   [[nodiscard]] bool wait_for(std::uint64_t tags);
-  void release_tags();                                 // only while nothing is taken aside
-  [[nodiscard]] Taken take_idle(std::uint32_t limit);  // with both locks
-  [[nodiscard]] Result<Bytes> give_back(Bytes target);
+  void release_tags();  // only while nothing is taken aside
+  [[nodiscard]] Taken take_idle(std::uint32_t limit, bool clean = false);  // with both locks
+  [[nodiscard]] Given give_back(Bytes target, Quiesce how);
+  [[nodiscard]] Status settle_by_events();
   [[nodiscard]] Status free_exact(Address block);
 
   ChunkSource& source_;
@@ -186,6 +201,7 @@ class Arena {
   std::uint32_t epoch_ = 1;         // of the frees that happen now
   std::map<Address, Bytes> exact_;  // sizes of exact blocks, also of one that is being made
   Bytes exact_bytes_;
+  Bytes reserved_;                // by reserve: so much stays mapped
   std::uint64_t kept_units_ = 0;  // by magazines, as published
   ArenaStats counts_;             // of calls that magazines did not serve
 };

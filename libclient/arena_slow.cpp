@@ -155,7 +155,7 @@ Result<Address> Arena::grow(Range& range, std::uint32_t units, Stream stream) {
   return range.base + range.blocks.node(block).offset * kUnit;
 }
 
-Arena::Taken Arena::take_idle(std::uint32_t limit) {
+Arena::Taken Arena::take_idle(std::uint32_t limit, bool clean) {
   Taken taken;
   const std::uint32_t count = std::min(limit, small_.blocks.slots().idle() + large_.blocks.slots().idle());
   try {
@@ -165,7 +165,8 @@ Arena::Taken Arena::take_idle(std::uint32_t limit) {
     return taken;
   }
   for (Range* range : {&large_, &small_}) {
-    for (const auto& slot : range->blocks.take_idle(count - static_cast<std::uint32_t>(taken.nodes.size()))) {
+    const auto left = count - static_cast<std::uint32_t>(taken.nodes.size());
+    for (const auto& slot : range->blocks.take_idle(left, clean)) {
       taken.nodes.push_back({&range->blocks, slot.node});
       taken.addresses.push_back(slot_address(*range, slot.slot));
     }
@@ -207,24 +208,68 @@ Result<Bytes> Arena::trim_to(Bytes target) {
   if (lock_.held_by_this_thread()) return arena_busy();
   const SlowGuard guard(slow_);
   if (!guard.held()) return arena_busy();
-  return give_back(target);
+  {
+    const Locked locked(lock_);
+    reserved_ = std::min(reserved_, target);
+  }
+  const Given given = give_back(target, Quiesce::synchronize);
+  if (given.error) return *given.error;
+  return given.bytes;
 }
 
-Result<Bytes> Arena::give_back(Bytes target) {
+Arena::Given Arena::give(Bytes bytes, bool reserved_too, Quiesce how) {
+  if (lock_.held_by_this_thread()) return {{}, arena_busy()};
+  const SlowGuard guard(slow_);
+  if (!guard.held()) return {{}, arena_busy()};
+  Bytes target;
+  {
+    const Locked locked(lock_);
+    target = saturating_sub(mapped(), bytes);
+    if (!reserved_too) target = std::max(target, reserved_);
+  }
+  Given given = give_back(target, how);
+  const Locked locked(lock_);
+  reserved_ = std::min(reserved_, mapped());
+  return given;
+}
+
+Status Arena::settle_by_events() {
+  std::uint64_t tags = 0;
+  {
+    const Locked locked(lock_);
+    if (tags_.capturing() || !source_.one_context()) {
+      return Error{Errc::busy, "a capture, or a context of the program's own: only its own calls can wait"};
+    }
+    for (std::uint32_t tag = 1; tag < kUnknown; ++tag) {
+      const auto one = static_cast<Tag>(tag);
+      if (small_.blocks.carries(one) || large_.blocks.carries(one)) tags |= std::uint64_t{1} << tag;
+    }
+    tags = tags_.with_events(tags, true);
+  }
+  if (tags != 0 && !wait_for(tags)) return Error{Errc::busy, "a stream is being captured"};
+  return Done{};
+}
+
+Arena::Given Arena::give_back(Bytes target, Quiesce how) {
   Taken taken;
   {
     const Locked locked(lock_);
-    if (mapped() <= target) return Bytes{0};
+    if (mapped() <= target) return {};
   }
   static_cast<void>(empty_magazines(std::nullopt).ok());
+  const bool by_events = how == Quiesce::events;
+  if (by_events) {
+    if (Status settled = settle_by_events(); !settled) return {{}, settled.error()};
+  }
   {
     const Locked locked(lock_);
     const Bytes above = saturating_sub(mapped(), target);
-    taken = take_idle(static_cast<std::uint32_t>(round_up(above, chunk_) / chunk_));
+    taken = take_idle(static_cast<std::uint32_t>(round_up(above, chunk_) / chunk_), by_events);
   }
-  if (taken.nodes.empty()) return Bytes{0};
+  if (taken.nodes.empty()) return {};
   ChunkSource::Returned returned;
-  const Status passed = synchronize(kNoStream);
+  // K4: nobody can get these any more, so no work on them can come after what is waited for here.
+  const Status passed = by_events ? Status(Done{}) : synchronize(kNoStream);
   if (passed.ok()) {
     try {
       returned = source_.unmap(taken.addresses);
@@ -245,8 +290,7 @@ Result<Bytes> Arena::give_back(Bytes target) {
     }
   }
   counts_.chunks_returned += returned.count;
-  if (returned.error) return *returned.error;
-  return chunk_ * returned.count;
+  return {chunk_ * returned.count, std::move(returned.error)};
 }
 
 Status Arena::reserve(Bytes bytes) {
@@ -262,7 +306,7 @@ Status Arena::reserve(Bytes bytes) {
   {
     const Locked locked(lock_);
     const Bytes missing = saturating_sub(bytes, mapped());
-    if (missing.value == 0) return Done{};
+    if (missing.value == 0) return reserved_ = std::max(reserved_, bytes), Done{};
     count = static_cast<std::uint32_t>(round_up(missing, chunk_) / chunk_);
     node = large_.blocks.take_hole(count);
     if (node == kNoNode) return Error{Errc::out_of_memory, "no run of addresses for " + to_text(missing)};
@@ -277,6 +321,7 @@ Status Arena::reserve(Bytes bytes) {
   }
   APPORTION_CHECK(*leased == count);
   large_.blocks.make_chunks(node);
+  reserved_ = std::max(reserved_, bytes);
   counts_.chunks_leased += count;
   note_mapped();
   return Done{};
@@ -307,7 +352,7 @@ Result<Address> Arena::allocate_exact(Bytes bytes) {
   Status status = shielded([&] { return source_.map_exact(block, size); });
   // The job is at its limit, and part of what it holds is idle here: give that back first.
   if (!status.ok() && out_of_room(status.error())) {
-    if (const Result<Bytes> given = give_back({0}); given.ok() && (*given).value > 0)
+    if (give_back({0}, Quiesce::synchronize).bytes.value > 0)
       status = shielded([&] { return source_.map_exact(block, size); });
   }
   const Locked locked(lock_);

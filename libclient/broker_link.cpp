@@ -1,7 +1,9 @@
 #include "libclient/broker_link.hpp"
 
+#include <sys/epoll.h>
 #include <unistd.h>
 
+#include <cerrno>
 #include <memory>
 
 #include "shm/fault_point.hpp"
@@ -84,7 +86,7 @@ Status BrokerLink::hello(const Options& options) {
 
 Result<BrokerLink::Granted> BrokerLink::request(Bytes min, Bytes want, std::uint32_t flags,
                                                 const TakePart& take) {
-  const std::lock_guard lock(mutex_);
+  const Exchange exchange(*this);
   auto message = wire::make<wire::Request>(next_request_++, welcome_.header.epoch);
   message.min_bytes = min.value;
   message.want_bytes = want.value;
@@ -141,7 +143,7 @@ Result<BrokerLink::Granted> BrokerLink::receive_grant(std::uint64_t request_id, 
 
 Status BrokerLink::release(std::span<const std::uint64_t> ids) {
   if (ids.empty()) return Done{};
-  const std::lock_guard lock(mutex_);
+  const Exchange exchange(*this);
   const std::uint64_t request_id = next_request_++;
   Status sent = Done{};
   wire::for_each_part<wire::Release>(ids.size(), wire::kMaxIds, request_id, welcome_.header.epoch,
@@ -159,7 +161,7 @@ Status BrokerLink::release(std::span<const std::uint64_t> ids) {
 }
 
 Status BrokerLink::detach() {
-  const std::lock_guard lock(mutex_);
+  const Exchange exchange(*this);
   if (lost_) return Done{};
   const auto message = wire::make<wire::Detach>(next_request_++, welcome_.header.epoch);
   Status sent = send(message);
@@ -168,6 +170,57 @@ Status BrokerLink::detach() {
     static_cast<void>(answer_to(message.header.request_id, datagram, Clock::now() + answer_time_).ok());
   lose({Errc::not_attached, "detached"});
   return sent;
+}
+
+BrokerLink::Exchange::Exchange(BrokerLink& link) : link_(link), lock_(link.mutex_) {
+  link_.set_watched(false);
+}
+
+BrokerLink::Exchange::~Exchange() {
+  link_.set_watched(true);
+}
+
+Status BrokerLink::watch(int epoll) {
+  const std::lock_guard lock(mutex_);
+  if (epoll < 0) set_watched(false);
+  epoll_ = epoll;
+  if (!set_watched(true)) return system_error("cannot watch the broker's socket", errno);
+  return Done{};
+}
+
+// Off the watch it must be, not only unheeded: the end of the connection would be told at once, over and
+// over.
+bool BrokerLink::set_watched(bool on) {
+  if (epoll_ < 0 || !socket_) return true;
+  epoll_event event{};
+  event.events = EPOLLIN;
+  return ::epoll_ctl(epoll_, on ? EPOLL_CTL_ADD : EPOLL_CTL_DEL, socket_.get(), &event) == 0;
+}
+
+void BrokerLink::read_unasked() {
+  const std::lock_guard lock(mutex_);
+  while (!lost_) {
+    channel::Datagram datagram;
+    const Result<bool> received = channel::try_receive(socket_.get(), datagram);
+    if (!received) {
+      lose(gone(received.error()));
+      return;
+    }
+    if (!*received) return;
+    const Result<wire::Message> message = understood(datagram);
+    if (!message) return;
+    if (const auto* refused = as<wire::Refused>(*message)) {
+      lose(refusal(refused->code, refused->text.view()));
+    } else {
+      settle_stranger(*message, datagram);
+    }
+  }
+}
+
+Result<wire::Message> BrokerLink::understood(const channel::Datagram& datagram) {
+  Result<wire::Message> message = wire::decode(datagram.bytes(), wire::Sender::broker);
+  if (!message) return lose({Errc::protocol, "the broker at " + path_ + ": " + message.error().message});
+  return message;
 }
 
 Result<wire::Message> BrokerLink::answer_to(std::uint64_t request_id, channel::Datagram& datagram,
@@ -180,14 +233,10 @@ Result<wire::Message> BrokerLink::answer_to(std::uint64_t request_id, channel::D
         error.message = "the broker at " + path_ + " did not answer in time; what is held stays usable";
         return error;
       }
-      if (error.code == Errc::disconnected) {
-        error.message =
-            "the broker at " + path_ + " is gone; what is held stays usable, more is not to be had";
-      }
-      return lose(std::move(error));
+      return lose(gone(std::move(error)));
     }
-    Result<wire::Message> message = wire::decode(datagram.bytes(), wire::Sender::broker);
-    if (!message) return lose({Errc::protocol, "the broker at " + path_ + ": " + message.error().message});
+    Result<wire::Message> message = understood(datagram);
+    if (!message) return message;
     const wire::Header& header = wire::header_of(*message);
     if (const auto* refused = as<wire::Refused>(*message)) {
       Error error = refusal(refused->code, refused->text.view());
@@ -212,8 +261,31 @@ void BrokerLink::settle_stranger(const wire::Message& message, channel::Datagram
     if (grant->header.epoch < welcome_.header.epoch) return;  // F54: that broker's leases are settled already
     refuse_grant(*grant, Errc::timed_out);
   } else if (const auto* reclaim = as<wire::Reclaim>(message)) {
-    reclaim_ = reclaim->bytes;
+    const std::lock_guard lock(recalls_mutex_);
+    if (recalls_.size() == kMostRecalls) {
+      lose({Errc::protocol, "the broker at " + path_ + " asks for memory back faster than it can be given"});
+    } else {
+      recalls_.push_back({reclaim->header.request_id, Bytes{reclaim->bytes}});
+      recalls_waiting_ = recalls_.size();
+    }
   }
+}
+
+std::optional<BrokerLink::Recall> BrokerLink::take_recall() {
+  const std::lock_guard lock(recalls_mutex_);
+  if (recalls_.empty()) return std::nullopt;
+  const Recall oldest = recalls_.front();
+  recalls_.pop_front();
+  recalls_waiting_ = recalls_.size();
+  return oldest;
+}
+
+Status BrokerLink::settle(const Recall& recall, Bytes given, std::optional<Errc> why_not_more) {
+  const std::lock_guard lock(mutex_);
+  auto message = wire::make<wire::Reclaimed>(recall.request_id, welcome_.header.epoch);
+  message.bytes = given.value;
+  message.code = why_not_more ? 1 + static_cast<std::uint32_t>(*why_not_more) : 0;
+  return send(message);
 }
 
 void BrokerLink::acknowledge(const wire::Grant& grant) {
@@ -238,15 +310,18 @@ Status BrokerLink::send(const M& message) {
   if (lost_) return *lost_;
   Status sent = channel::send(socket_.get(), wire::bytes_of(message), {}, Clock::now() + answer_time_);
   if (sent || sent.error().code == Errc::timed_out) return sent;
-  if (sent.error().code == Errc::disconnected) {
-    return lose({Errc::disconnected,
-                 "the broker at " + path_ + " is gone; what is held stays usable, more is not to be had"});
-  }
-  return lose(sent.error());
+  return lose(gone(sent.error()));
+}
+
+Error BrokerLink::gone(Error why) const {
+  if (why.code == Errc::disconnected)
+    why.message = "the broker at " + path_ + " is gone; what is held stays usable, more is not to be had";
+  return why;
 }
 
 Error BrokerLink::lose(Error why) {
   if (!lost_) lost_ = std::move(why);
+  set_watched(false);
   socket_.reset();
   return *lost_;
 }

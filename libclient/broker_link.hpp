@@ -2,12 +2,14 @@
 //
 // Promises: one reader at a time; an answer that came too late is given back (NACK), so that nothing leaks; a
 // GRANT of an older epoch is closed and dropped (F54). A descriptor that is not wanted is closed. After the
-// connection is lost, every call says why. Never: maps anything, calls the driver, reconnects. Thread-safe:
-// calls wait for each other.
+// connection is lost, every call says why. Between exchanges the socket can be on somebody's watch, who then
+// reads what comes unasked; an exchange takes it off, so that its answers wake nobody else. Never: maps
+// anything, calls the driver, reconnects. Thread-safe: calls wait for each other.
 #pragma once
 
 #include <atomic>
 #include <chrono>
+#include <deque>
 #include <functional>
 #include <memory>
 #include <mutex>
@@ -63,11 +65,24 @@ class BrokerLink {
   // Ends the session and closes the socket.
   [[nodiscard]] Status detach();
 
+  // From here on the socket is on this epoll descriptor's watch whenever no exchange is on; -1: no more.
+  // Error system.
+  [[nodiscard]] Status watch(int epoll);
+  // Reads what has come unasked: recalls, late grants, the end of the connection. Waits for an exchange.
+  void read_unasked();
+
   // Closes the socket without a word: what is held stays charged until this process is gone.
   void hang_up();
 
-  // What the broker asked back since the last call; 0: nothing.
-  [[nodiscard]] Bytes take_reclaim() { return Bytes{reclaim_.exchange(0)}; }
+  // What the broker asked back, the oldest first; each is answered with settle(), once. Waits for nobody.
+  struct Recall {
+    std::uint64_t request_id = 0;
+    Bytes bytes;
+  };
+  [[nodiscard]] std::optional<Recall> take_recall();
+  [[nodiscard]] bool recalled() const { return recalls_waiting_.load(std::memory_order_relaxed) != 0; }
+  // What it asked for is released, as far as it was to be had: `given`, and why not more.
+  [[nodiscard]] Status settle(const Recall& recall, Bytes given, std::optional<Errc> why_not_more);
 
   // In a forked child: closes the child's copy of the socket, so that the parent's session ends with the
   // parent. Async-signal-safe; nothing else may be called in the child.
@@ -78,7 +93,21 @@ class BrokerLink {
       : socket_(std::move(socket)), path_(std::move(path)), answer_time_(answer_time) {}
 
   using Clock = std::chrono::steady_clock;
+  // One caller at the socket, which is off the watch meanwhile.
+  class Exchange {
+   public:
+    explicit Exchange(BrokerLink& link);
+    ~Exchange();
+    Exchange(const Exchange&) = delete;
+    Exchange& operator=(const Exchange&) = delete;
+
+   private:
+    BrokerLink& link_;
+    const std::lock_guard<std::mutex> lock_;
+  };
   [[nodiscard]] Status hello(const Options& options);
+  // Decodes what was received; loses the connection over what no broker may send.
+  [[nodiscard]] Result<wire::Message> understood(const channel::Datagram& datagram);
   // The next message; whatever does not answer `request_id` is dealt with here. `datagram` keeps its fds.
   [[nodiscard]] Result<wire::Message> answer_to(std::uint64_t request_id, channel::Datagram& datagram,
                                                 Clock::time_point deadline);
@@ -89,18 +118,26 @@ class BrokerLink {
   void refuse_grant(const wire::Grant& grant, Errc reason);
   template <typename M>
   [[nodiscard]] Status send(const M& message);
+  bool set_watched(bool on);
+  // The same error, said so that a person knows what follows.
+  [[nodiscard]] Error gone(Error why) const;
   // Remembers why, and closes the socket.
   Error lose(Error why);
 
   std::mutex mutex_;
   Fd socket_;
+  int epoll_ = -1;
   const std::string path_;
   const std::chrono::milliseconds answer_time_;
   wire::Welcome welcome_;
   std::vector<Fd> pages_;
   std::uint64_t next_request_ = 1;
   std::optional<Error> lost_;
-  std::atomic<std::uint64_t> reclaim_{0};
+
+  static constexpr std::size_t kMostRecalls = 64;  // more unanswered ones are an attack
+  std::mutex recalls_mutex_;                       // of the next; taken inside mutex_, or alone
+  std::deque<Recall> recalls_;
+  std::atomic<std::size_t> recalls_waiting_{0};
 };
 
 }  // namespace apportion

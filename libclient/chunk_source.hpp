@@ -52,6 +52,11 @@ class ChunkSource {
   // is capturing, or no stream of the context) means that nothing is known.
   virtual Status wait_for(std::span<const Stream> streams) = 0;
 
+  // Whether all of the program's work goes to the context that a thread without one works in here, as far as
+  // calls have shown. Only then does wait_for on such a thread know the default stream that the program
+  // means.
+  [[nodiscard]] virtual bool one_context() const = 0;
+
   // Whether the last call left addresses in an unknown state.
   [[nodiscard]] virtual bool lost() const = 0;
 };

@@ -14,11 +14,13 @@ Result<std::unique_ptr<Client>> Client::attach(const BrokerLink::Options& option
   if (Status opened = client->open_pages(); !opened) return opened.error();
   if (Status opened = client->open_device(); !opened) return opened.error();
   if (Status opened = client->open_arena(growth_chunks); !opened) return opened.error();
+  if (Status started = client->start_attendant(); !started) return started.error();
   client->report();
   return client;
 }
 
 Client::~Client() {
+  attendant_.stop();
   if (broker_ == nullptr || detached_) return;
   if (!detach()) broker_->hang_up();
 }
@@ -83,36 +85,61 @@ constinit thread_local std::uint32_t Client::ticks_ = 0;
 
 Result<Address> Client::allocate(Bytes bytes, Stream stream, bool exact) {
   Result<Address> block = exact ? arena_->allocate_exact(bytes) : arena_->allocate(bytes, stream);
-  answer_reclaim();
+  answer_recalls(Arena::Quiesce::synchronize);
   report();
   return block;
 }
 
 Status Client::deallocate(Address block, Stream stream) {
   Status freed = arena_->deallocate(block, stream);
+  answer_recalls(Arena::Quiesce::synchronize);
   tick();
   return freed;
 }
 
 Result<Bytes> Client::trim_to(Bytes mapped) {
   Result<Bytes> given = arena_->trim_to(mapped);
+  answer_recalls(Arena::Quiesce::synchronize);
   report();
   return given;
 }
 
 Status Client::reserve(Bytes bytes) {
   Status reserved = arena_->reserve(bytes);
-  answer_reclaim();
+  answer_recalls(Arena::Quiesce::synchronize);
   report();
   return reserved;
 }
 
-void Client::answer_reclaim() {
-  const Bytes asked = broker_->take_reclaim();
-  if (asked.value == 0) return;
-  if (const Result<ArenaStats> stats = arena_->stats(); stats.ok()) {
-    static_cast<void>(arena_->trim_to(saturating_sub(stats->pool_bytes, asked)).ok());
+// F56: what lies idle here may be needed by another session of the job. A lost connection is noticed by the
+// next request.
+void Client::answer_recalls(Arena::Quiesce how) {
+  if (!broker_->recalled()) return;
+  const SlowGuard guard(answering_);
+  if (!guard.held()) return;
+  while (const std::optional<BrokerLink::Recall> recall = broker_->take_recall()) {
+    const Arena::Given given = arena_->give(recall->bytes, reclaimable_, how);
+    const std::optional<Errc> why_not_more =
+        given.error ? std::optional(given.error->code) : std::optional<Errc>();
+    static_cast<void>(broker_->settle(*recall, given.bytes, why_not_more).ok());
   }
+}
+
+Status Client::start_attendant() {
+  if (Status started = attendant_.start(); !started) return started;
+  return broker_->watch(attendant_.watch());
+}
+
+std::optional<Attendant::Clock::time_point> Client::attend() noexcept {
+  try {
+    broker_->read_unasked();
+    if (broker_->recalled()) {
+      answer_recalls(Arena::Quiesce::events);
+      report();
+    }
+  } catch (const std::bad_alloc&) {  // F31: what was asked for is not given
+  }
+  return std::nullopt;
 }
 
 Result<apportion_info> Client::info() const {
@@ -139,9 +166,13 @@ void Client::report() noexcept {
 
 Status Client::detach() {
   Status ended = Done{};
+  attendant_.stop();  // it may be in the middle of giving back
   if (source_ != nullptr) {
     ended = source_->synchronize(kNoStream);
-    if (!ended && ended.error().code == Errc::busy) return ended;
+    if (!ended && ended.error().code == Errc::busy) {
+      static_cast<void>(attendant_.start().ok());  // else its callers answer for it
+      return ended;
+    }
     if (ended) ended = source_->unmap_all();
   }
   detached_ = true;

@@ -1,10 +1,11 @@
 // One attached session as its user sees it: the arena over leases, what the job page says, and the report
 // page.
 //
-// Owns, in this order: the link to the broker, the device, the address ranges, the source, the arena.
-// Promises: allocate and deallocate touch nothing but the arena while it has room; what is reported to the
-// broker is a few plain stores, every kReportEvery calls of a thread. Never: threads, signals, exit handlers.
-// Thread-safe, but for detach(), which is the last call.
+// Owns, in this order: the link to the broker, the device, the address ranges, the source, the arena, the
+// thread that answers for the program while that makes no call. Promises: allocate and deallocate touch
+// nothing but the arena while it has room; what is reported to the broker is a few plain stores, every
+// kReportEvery calls of a thread. Never: signals, exit handlers. Thread-safe, but for detach(), which is the
+// last call.
 #pragma once
 
 #include <memory>
@@ -12,6 +13,7 @@
 
 #include "gpu/mapping.hpp"
 #include "libclient/arena.hpp"
+#include "libclient/attendant.hpp"
 #include "libclient/broker_link.hpp"
 #include "libclient/figures.hpp"
 #include "libclient/lease_source.hpp"
@@ -20,13 +22,13 @@
 
 namespace apportion {
 
-class Client {
+class Client final : private Attendant::Duties {
  public:
   // Errors: BrokerLink's; not_found where this process cannot see the broker's device; driver.
   // growth_chunks: how many chunks growth asks for at least; 0: as many as make 32 MiB.
   [[nodiscard]] static Result<std::unique_ptr<Client>> attach(const BrokerLink::Options& options,
                                                               std::uint32_t growth_chunks = 0);
-  ~Client();
+  ~Client() override;
 
   // As Arena's. exact: one driver handle for the block.
   [[nodiscard]] Address try_allocate(Bytes bytes, Stream stream) noexcept {
@@ -39,7 +41,9 @@ class Client {
     if (freed) tick();
     return freed;
   }
-  [[nodiscard]] bool interrupted() const noexcept { return arena_->interrupted(); }
+  [[nodiscard]] bool interrupted() const noexcept {
+    return arena_->interrupted() || answering_.held_by_this_thread();
+  }
   [[nodiscard]] Result<Address> allocate(Bytes bytes, Stream stream, bool exact);
   Status deallocate(Address block, Stream stream);
   Status stream_gone(Stream stream) { return arena_->stream_gone(stream); }
@@ -62,7 +66,10 @@ class Client {
   // charged until this process is gone.
   Status detach();
   [[nodiscard]] bool detached() const { return detached_; }
-  void abandon_in_child() noexcept { broker_->abandon_in_child(); }
+  void abandon_in_child() noexcept {
+    broker_->abandon_in_child();
+    attendant_.abandon_in_child();
+  }
 
  private:
   static constexpr std::uint32_t kReportEvery = 1021;  // a prime: a thread that takes turns reports for all
@@ -79,9 +86,12 @@ class Client {
   }
   void report() noexcept;
   [[nodiscard]] std::uint64_t reservable() const { return (small_.size() + large_.size()).value; }
-  // After the slow path: gives back what the broker asked for meanwhile.
-  void answer_reclaim();
+  [[nodiscard]] Status start_attendant();
+  std::optional<Attendant::Clock::time_point> attend() noexcept override;
+  // Gives back what the broker asked for meanwhile: after the slow path, and on the session's thread.
+  void answer_recalls(Arena::Quiesce how);
 
+  SlowLock answering_;  // before the arena's: one thread answers the broker's recalls at a time (F48)
   bool reclaimable_ = false;
   bool detached_ = false;
   std::unique_ptr<BrokerLink> broker_;
@@ -92,6 +102,7 @@ class Client {
   AddressRange large_;
   std::unique_ptr<LeaseSource> source_;
   std::unique_ptr<Arena> arena_;
+  Attendant attendant_{*this};
   // Of a thread, over all sessions: threads share no word for it. initial-exec as ShortLock's (F48).
   static __attribute__((tls_model("initial-exec"))) constinit thread_local std::uint32_t ticks_;
 };

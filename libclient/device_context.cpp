@@ -11,11 +11,25 @@ DeviceContext::~DeviceContext() {
   if (primary_ != nullptr) static_cast<void>(device_.driver().device_primary_ctx_release(device_.ordinal()));
 }
 
-bool DeviceContext::current_is_ours() const {
+bool DeviceContext::primary_is_active() const {
+  unsigned flags = 0;
+  int active = 1;
+  const DriverTable& driver = device_.driver();
+  return driver.device_primary_ctx_get_state == nullptr ||
+         driver.device_primary_ctx_get_state(device_.ordinal(), &flags, &active) != CUDA_SUCCESS ||
+         active != 0;
+}
+
+bool DeviceContext::current_is_ours() {
   CUcontext current = nullptr;
   CUdevice device = 0;
-  return device_.driver().ctx_get_current(&current) == CUDA_SUCCESS && current != nullptr &&
-         device_.driver().ctx_get_device(&device) == CUDA_SUCCESS && device == device_.ordinal();
+  const bool ours = device_.driver().ctx_get_current(&current) == CUDA_SUCCESS && current != nullptr &&
+                    device_.driver().ctx_get_device(&device) == CUDA_SUCCESS && device == device_.ordinal();
+  // The primary one is not made for the sake of comparing.
+  if (ours && !others_ && current != primary_) {
+    others_ = !primary_is_active() || !retain() || current != primary_;
+  }
+  return ours;
 }
 
 Status DeviceContext::retain() {
@@ -86,13 +100,7 @@ Status DeviceContext::synchronize(std::initializer_list<std::uint64_t> streams) 
     if (Status done = quiet(); !done) return done;
     if (driver.ctx_get_current(&current) != CUDA_SUCCESS) current = nullptr;
   }
-  unsigned flags = 0;
-  int active = 1;
-  if (driver.device_primary_ctx_get_state != nullptr &&
-      driver.device_primary_ctx_get_state(device_.ordinal(), &flags, &active) != CUDA_SUCCESS) {
-    active = 1;
-  }
-  if (active == 0) return Done{};  // nobody has given it work
+  if (!primary_is_active()) return Done{};  // nobody has given it work
   if (Status retained = retain(); !retained) return retained;
   if (current == primary_) return Done{};  // once is enough
   return with_primary(quiet);

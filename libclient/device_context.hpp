@@ -34,13 +34,20 @@ class DeviceContext {
   // one of them is being captured; then none has an event.
   [[nodiscard]] Status wait_for(std::span<const std::uint64_t> streams);
 
+  // Whether no other context than the primary one was current in any call so far.
+  [[nodiscard]] bool only_primary() const { return !others_; }
+
  private:
-  [[nodiscard]] bool current_is_ours() const;
+  // Whether the calling thread's current context is one of the device; remembers if it is not the primary
+  // one.
+  [[nodiscard]] bool current_is_ours();
+  [[nodiscard]] bool primary_is_active() const;
   [[nodiscard]] Status retain();
   [[nodiscard]] Status with_primary(const std::function<Status()>& work) const;
 
   const Device& device_;
   CUcontext primary_ = nullptr;  // retained, if any
+  bool others_ = false;
 };
 
 }  // namespace apportion

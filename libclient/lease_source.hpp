@@ -26,6 +26,7 @@ class LeaseSource final : public ChunkSource {
   Status unmap_exact(Address address, Bytes bytes) override;
   Status synchronize(Stream stream) override { return mapper_.synchronize(stream); }
   Status wait_for(std::span<const Stream> streams) override { return mapper_.wait_for(streams); }
+  [[nodiscard]] bool one_context() const override { return mapper_.one_context(); }
   [[nodiscard]] bool lost() const override { return lost_; }
 
   // At the end of the session: waits for the GPU and unmaps all there is. The broker takes the leases back by

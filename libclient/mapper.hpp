@@ -32,6 +32,7 @@ class Mapper {
   [[nodiscard]] Status move(std::span<const Address> from, Address to, Bytes chunk);
   [[nodiscard]] Status synchronize(Stream stream);
   [[nodiscard]] Status wait_for(std::span<const Stream> streams);
+  [[nodiscard]] bool one_context() const { return context_.only_primary(); }
 
   // Whether the last failure left addresses in an unknown state, and no more can be said of what is mapped
   // there.

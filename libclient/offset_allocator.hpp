@@ -94,13 +94,14 @@ class OffsetAllocator {
 
   // --- whole slots
 
-  // Takes mapped slots without a live block aside, out of reach of allocate: the first `limit`. None where
-  // the host has no memory. Linear in the number of blocks.
+  // Takes mapped slots without a live block aside, out of reach of allocate: the first `limit`. clean: only
+  // those that the GPU is known to have passed. None where the host has no memory. Linear in the number of
+  // blocks.
   struct TakenSlot {
     std::uint32_t slot;
     NodeId node;
   };
-  [[nodiscard]] std::vector<TakenSlot> take_idle(std::uint32_t limit);
+  [[nodiscard]] std::vector<TakenSlot> take_idle(std::uint32_t limit, bool clean);
   // Free again; clean if the GPU was synchronised since it was taken.
   void put_back(NodeId taken, bool passed);
   // What was taken aside is not mapped any more, or, where that failed, is never used again.
@@ -140,8 +141,8 @@ class OffsetAllocator {
   // The first `units` stay with `id`; the rest becomes a node of the same state, tag and epoch, in no list.
   NodeId split(NodeId id, std::uint32_t units);
   [[nodiscard]] std::uint32_t end_of(NodeId id) const { return nodes_[id].offset + nodes_[id].units; }
-  // Whether there is nothing but free blocks from `id` up to `end`.
-  [[nodiscard]] bool free_run(NodeId id, std::uint32_t end) const;
+  // Whether there is nothing but free blocks, or clean ones, from `id` up to `end`.
+  [[nodiscard]] bool free_run(NodeId id, std::uint32_t end, bool clean) const;
   // Takes [first, first + units) of a run of free blocks aside; `id` is the block that holds `first`.
   NodeId carve(NodeId id, std::uint32_t first, std::uint32_t units);
   // Whether two free neighbours become one. A pool would take clean memory away from all others; so would a

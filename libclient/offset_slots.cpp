@@ -154,13 +154,16 @@ NodeId OffsetAllocator::carve(NodeId id, std::uint32_t first, std::uint32_t unit
 }
 
 // Without a live block a slot is all free, or in part a neighbour that this growth has taken aside already.
-bool OffsetAllocator::free_run(NodeId id, std::uint32_t end) const {
-  while (nodes_[id].state == BlockState::free && end_of(id) < end)
+bool OffsetAllocator::free_run(NodeId id, std::uint32_t end, bool clean) const {
+  const auto fits = [&] {
+    return nodes_[id].state == BlockState::free && (!clean || nodes_[id].tag == kClean);
+  };
+  while (fits() && end_of(id) < end)
     id = nodes_[id].next;
-  return nodes_[id].state == BlockState::free;
+  return fits();
 }
 
-std::vector<OffsetAllocator::TakenSlot> OffsetAllocator::take_idle(std::uint32_t limit) {
+std::vector<OffsetAllocator::TakenSlot> OffsetAllocator::take_idle(std::uint32_t limit, bool clean) {
   const std::uint32_t slot_units = slots_.units_per_slot();
   const std::uint32_t count = std::min(limit, slots_.idle());
   std::vector<TakenSlot> taken;
@@ -180,7 +183,7 @@ std::vector<OffsetAllocator::TakenSlot> OffsetAllocator::take_idle(std::uint32_t
       continue;
     }
     from = start + slot_units;
-    if (!free_run(id, from)) continue;
+    if (!free_run(id, from, clean)) continue;
     id = carve(id, start, slot_units);
     taken.push_back({slot, id});
   }

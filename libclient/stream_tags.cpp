@@ -28,11 +28,12 @@ Tag StreamTags::make(Stream stream) {
   return last_ = tag;
 }
 
-std::uint64_t StreamTags::with_events(std::uint64_t tags) const {
+std::uint64_t StreamTags::with_events(std::uint64_t tags, bool legacy) const {
   tags &= named_;
   for (std::uint64_t left = tags; left != 0; left &= left - 1) {
     const int tag = std::countr_zero(left);
-    if (handles_[tag] == 0 || pool_of(handles_[tag]) != kClean) tags &= ~(std::uint64_t{1} << tag);
+    if ((handles_[tag] == 0 && !legacy) || pool_of(handles_[tag]) != kClean)
+      tags &= ~(std::uint64_t{1} << tag);
   }
   return tags;
 }

@@ -48,8 +48,9 @@ class StreamTags {
   }
 
   // Of these tags, those whose streams can have an event: alive, by the promise of stream_gone, and one
-  // stream each. Not the legacy default stream, which is one a context. And their streams.
-  [[nodiscard]] std::uint64_t with_events(std::uint64_t tags) const;
+  // stream each. The legacy default stream, which is one a context, only with `legacy`.
+  // And their streams.
+  [[nodiscard]] std::uint64_t with_events(std::uint64_t tags, bool legacy = false) const;
   [[nodiscard]] Stream stream_of(Tag tag) const { return handles_[tag]; }
 
   // A tag for a graph pool; kUnknown where all are taken.

@@ -77,6 +77,9 @@ Status check(const Detach&) {
 Status check(const StatusRequest&) {
   return Done{};
 }
+Status check(const Reclaimed& m) {
+  return m.code == 0 ? Status(Done{}) : check_code(m.code - 1);
+}
 
 // ---- broker
 Status check(const Welcome& m) {

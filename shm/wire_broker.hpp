@@ -29,7 +29,8 @@ struct Welcome {
   std::uint64_t limit_bytes = 0;      // L
   std::uint64_t used_bytes = 0;       // of the job, by other sessions
   std::uint64_t told_total_bytes = 0;
-  std::uint64_t wait_ms = 0;  // how long a guaranteed request may wait (the job's `wait`)
+  std::uint64_t wait_ms = 0;         // how long a guaranteed request may wait (the job's `wait`)
+  std::uint64_t idle_return_ms = 0;  // after how long idle chunks go back
   LayoutVersions layouts;
   std::uint32_t flags = 0;
   std::uint32_t broker_pid = 0;
@@ -39,7 +40,7 @@ struct Welcome {
   Text<512> driver_path;  // of the simulated libcuda
   Text<512> cudasim_dir;  // the simulated device's folder
 };
-static_assert(sizeof(Welcome) == 1392);
+static_assert(sizeof(Welcome) == 1400);
 
 // The whole message before it was not accepted. After a refused HELLO the broker closes the connection.
 struct Refused {
@@ -127,6 +128,7 @@ struct Detached {
 static_assert(sizeof(Detached) == 40);
 
 // Give back at least `bytes`: stop handing out, wait for the GPU, unmap, release, close, then RELEASE.
+// Answered by RECLAIMED, also where there is nothing to give.
 struct Reclaim {
   static constexpr Type kType = Type::reclaim;
   Header header;

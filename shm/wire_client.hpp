@@ -37,6 +37,9 @@ struct Request {
   static constexpr std::uint32_t kExact =
       1;  // one handle of exactly want_bytes (rounded up to the granularity)
   static constexpr std::uint32_t kMayWait = 2;  // a burst may wait; a guaranteed request waits in any case
+  // Ahead of need: from what is free now or not at all. Nobody is asked to give back for it, and a refusal of
+  // it is nobody's trouble.
+  static constexpr std::uint32_t kAhead = 4;
   Header header;
   std::uint64_t min_bytes = 0;   // below this nothing is taken; at most want_bytes
   std::uint64_t want_bytes = 0;  // more than 0
@@ -73,6 +76,18 @@ struct Release {
   std::array<std::uint64_t, kMaxIds> ids{};
 };
 static_assert(sizeof(Release) == 3888);
+
+// Answer to RECLAIM: what was given back for it, by RELEASEs before this message, and that no more comes for
+// it by itself. No answer.
+struct Reclaimed {
+  static constexpr Type kType = Type::reclaimed;
+  Header header;
+  std::uint64_t bytes = 0;
+  std::uint32_t code =
+      0;  // 0: all that was asked for, or all that is idle; else 1 + Errc: why the rest is not
+  std::uint32_t reserved = 0;
+};
+static_assert(sizeof(Reclaimed) == 48);
 
 // Ends the session; everything it held is given back. Answer: DETACHED.
 struct Detach {

@@ -36,6 +36,7 @@ enum class Type : std::uint16_t {
   release = 6,
   detach = 7,
   status_request = 8,
+  reclaimed = 9,
   // broker -> client
   welcome = 65,
   refused = 66,

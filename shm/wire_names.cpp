@@ -21,6 +21,8 @@ std::string to_text(Type type) {
       return "DETACH";
     case Type::status_request:
       return "STATUS_REQUEST";
+    case Type::reclaimed:
+      return "RECLAIMED";
     case Type::welcome:
       return "WELCOME";
     case Type::refused:

@@ -12,13 +12,14 @@
  * apportion_detach, which is the last call on its session. Calls wait for each other only for as long as one
  * needs the driver or the broker. Signals: a handler that interrupted a call of this library gets what the
  * arena has room for, else APPORTION_BUSY, and never deadlocks. Growth uses malloc and is not for handlers
- * that may have interrupted malloc elsewhere. fork: the child is not attached. Its calls answer
- * APPORTION_NOT_ATTACHED, and the parent notices nothing. CUDA itself does not survive fork: exec, or start
- * workers with spawn. exec: nothing is passed on. Broker gone: what is held stays usable, and allocations
- * that fit into it go on; more answers APPORTION_DISCONNECTED. Stability: names, values and layouts here only
- * grow. Structures begin with their size, as the caller knows them: of figures, as much is filled as both
- * sides know, and struct_size then says how much; an option that the library does not know is refused unless
- * it is all zero.
+ * that may have interrupted malloc elsewhere. Each session has one thread of the library's, which sleeps
+ * until the broker asks for memory that is idle, and then gives it back; all signals are blocked on it. fork:
+ * the child is not attached. Its calls answer APPORTION_NOT_ATTACHED, and the parent notices nothing. CUDA
+ * itself does not survive fork: exec, or start workers with spawn. exec: nothing is passed on. Broker gone:
+ * what is held stays usable, and allocations that fit into it go on; more answers APPORTION_DISCONNECTED.
+ * Stability: names, values and layouts here only grow. Structures begin with their size, as the caller knows
+ * them: of figures, as much is filled as both sides know, and struct_size then says how much; an option that
+ * the library does not know is refused unless it is all zero.
  */
 #ifndef APPORTION_APPORTION_H
 #define APPORTION_APPORTION_H
@@ -149,8 +150,8 @@ APPORTION_API apportion_status apportion_graph_pool_release(apportion_client* cl
  * asks the broker for nothing any more; rounding and fragmentation need a little more (2 % on training).
  * Within the guarantee the call may wait as long as the config's `wait`. The memory is charged to the job
  * from here on, and stays until apportion_trim_to gives it back, or the broker asks for what is idle of it
- * (only from sessions with APPORTION_RECLAIMABLE). Errors: QUOTA; OUT_OF_MEMORY; BUSY; DRIVER; SYSTEM;
- * DISCONNECTED; TIMED_OUT; NOT_ATTACHED. Then nothing has been taken. */
+ * (of what was reserved, only from sessions with APPORTION_RECLAIMABLE). Errors: QUOTA; OUT_OF_MEMORY; BUSY;
+ * DRIVER; SYSTEM; DISCONNECTED; TIMED_OUT; NOT_ATTACHED. Then nothing has been taken. */
 APPORTION_API apportion_status apportion_reserve(apportion_client* client, size_t bytes);
 
 /* Gives back chunks without a live block, wherever they lie, until no more than `bytes` are mapped; 0: all of

@@ -249,15 +249,25 @@ TEST_CASE("a release of many is sent in parts and waits for its one answer") {
   CHECK(second->ids[19] == 499);
 }
 
-TEST_CASE("what the broker asks back is remembered until it is taken") {
+TEST_CASE("what the broker asks back is remembered until it is taken, and answered under its own id") {
   Peer peer;
-  auto reclaim = wire::make<wire::Reclaim>(0, kEpoch);
+  auto reclaim = wire::make<wire::Reclaim>(77, kEpoch);
   reclaim.bytes = 64 << 20;
   peer.send(reclaim);
   peer.grant(2, 100, 1);
   CHECK(peer.link->request(2_MiB, 2_MiB, 0, take_all));
-  CHECK(peer.link->take_reclaim() == 64_MiB);
-  CHECK(peer.link->take_reclaim() == 0_B);
+  const std::optional<BrokerLink::Recall> recall = peer.link->take_recall();
+  REQUIRE(recall);
+  CHECK(recall->bytes == 64_MiB);
+  CHECK_FALSE(peer.link->take_recall());
+  REQUIRE(peer.link->settle(*recall, 32_MiB, Errc::busy).ok());
+  REQUIRE(peer.next<wire::Request>());
+  REQUIRE(peer.next<wire::GrantAck>());
+  const auto answer = peer.next<wire::Reclaimed>();
+  REQUIRE(answer);
+  CHECK(answer->header.request_id == 77);
+  CHECK(answer->bytes == (32_MiB).value);
+  CHECK(answer->code == 1 + static_cast<std::uint32_t>(Errc::busy));
 }
 
 TEST_CASE("a lost connection is said at every call, with the socket's path") {

@@ -147,6 +147,27 @@ TEST_CASE("what the broker asks back during a request is given back after it, if
   must_allocate(*client, 12_MiB);
   CHECK(client->check().ok());
   CHECK(client->stats()->pool_bytes == (12_MiB).value);
+  REQUIRE(broker.wait([](const FakeBroker::Seen& seen) { return seen.reclaimed.size() == 2; }));
+  const std::vector<wire::Reclaimed> answers = broker.seen().reclaimed;
+  CHECK(answers[0].bytes == 0);  // nothing was idle then
+  CHECK(answers[0].code == 0);
+}
+
+TEST_CASE("F56: a recall leaves what was reserved to a session that did not offer it, and says so") {
+  for (const bool reclaimable : {false, true}) {
+    FakeBroker broker;
+    auto client = attach(broker, reclaimable);
+    REQUIRE(client->reserve(8_MiB).ok());
+    broker.reclaim_first = true;
+    must_allocate(*client, 2_MiB, true);  // an exchange, in which RECLAIM comes
+    REQUIRE(broker.wait([](const FakeBroker::Seen& seen) { return seen.reclaimed.size() == 1; }));
+    const wire::Reclaimed answer = broker.seen().reclaimed[0];
+    CHECK(answer.code == 0);
+    // 10 MiB are mapped, 8 MiB of them reserved.
+    CHECK(answer.bytes == (reclaimable ? 4_MiB : 2_MiB).value);
+    CHECK(client->stats()->pool_bytes == (reclaimable ? 6_MiB : 8_MiB).value);
+    CHECK(client->check().ok());
+  }
 }
 
 TEST_CASE("idle chunks are mapped elsewhere before new ones are asked for, and keep working") {

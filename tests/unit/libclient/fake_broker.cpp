@@ -96,6 +96,18 @@ ReportFigures FakeBroker::report() {
   return sessions_.front()->report->read_clamped(1_GiB);
 }
 
+void FakeBroker::recall(Bytes bytes) {
+  const std::lock_guard lock(mutex_);
+  if (sessions_.empty()) give_up("no session");
+  send_recall(*sessions_.front(), bytes);
+}
+
+void FakeBroker::send_recall(Session& session, Bytes bytes) {
+  auto reclaim = wire::make<wire::Reclaim>(next_id_++, kEpoch);
+  reclaim.bytes = bytes.value;
+  static_cast<void>(channel::send(session.socket.get(), wire::bytes_of(reclaim), {}, soon()).ok());
+}
+
 void FakeBroker::publish() {
   JobFigures figures;
   figures.guarantee = figures.in_force = figures.covered = (kChunk * (limit_chunks_ / 2)).value;
@@ -195,6 +207,7 @@ bool FakeBroker::answer(Session& session, const wire::Message& message) {
       static_cast<void>(channel::send(session.socket.get(), wire::bytes_of(released), {}, soon()).ok());
     }
   }
+  if (const auto* reclaimed = std::get_if<wire::Reclaimed>(&message)) seen_.reclaimed.push_back(*reclaimed);
   if (const auto* detach = std::get_if<wire::Detach>(&message)) {
     ++seen_.detaches;
     session.leases.clear();
@@ -226,11 +239,7 @@ void FakeBroker::welcome(Session& session, const wire::Hello& hello) {
 }
 
 void FakeBroker::grant(Session& session, const wire::Request& request) {
-  if (reclaim_first) {
-    auto reclaim = wire::make<wire::Reclaim>(0, kEpoch);
-    reclaim.bytes = 4 << 20;
-    static_cast<void>(channel::send(session.socket.get(), wire::bytes_of(reclaim), {}, soon()).ok());
-  }
+  if (reclaim_first) send_recall(session, 4_MiB);
   std::size_t held = 0;
   for (const auto& other : sessions_)
     held += other->leases.size();

@@ -49,6 +49,7 @@ class FakeBroker {
     int nacked = 0;  // chunks
     Errc nack_reason{};
     int released = 0;  // chunks
+    std::vector<wire::Reclaimed> reclaimed;
     int detaches = 0;
     int hang_ups = 0;
     std::vector<std::pair<std::uint64_t, std::uint64_t>> asked;  // min, want
@@ -62,6 +63,9 @@ class FakeBroker {
   [[nodiscard]] bool wait(const std::function<bool(const Seen&)>& done);
   // A copy of the session's report page as the broker reads it. The session must be attached.
   [[nodiscard]] ReportFigures report();
+
+  // Asks the session for memory, unasked. The session must be attached.
+  void recall(Bytes bytes);
 
   // What it does wrong.
   std::atomic<std::uint32_t> part_chunks{128};  // chunks in one GRANT message
@@ -91,6 +95,7 @@ class FakeBroker {
   void grant(Session& session, const wire::Request& request);
   void send_grant(Session& session, std::uint64_t request_id, std::uint64_t epoch, std::uint32_t part,
                   std::uint32_t parts, std::vector<std::uint64_t> ids);
+  void send_recall(Session& session, Bytes bytes);
   void publish();
 
   static constexpr std::uint64_t kEpoch = 7;

@@ -7,41 +7,6 @@
 using namespace apportion;
 using namespace apportion::testing;
 
-namespace {
-
-// A primary context current on this thread, with two streams.
-struct Gpu {
-  Gpu() : driver(SimulatedDevice::instance().device->driver()) {
-    REQUIRE(driver.device_primary_ctx_retain(&context, 0) == CUDA_SUCCESS);
-    REQUIRE(driver.ctx_push_current(context) == CUDA_SUCCESS);
-    for (CUstream& stream : streams)
-      REQUIRE(driver.stream_create(&stream, 0) == CUDA_SUCCESS);
-  }
-  ~Gpu() {
-    for (const CUstream stream : streams)
-      driver.stream_destroy(stream);
-    CUcontext popped = nullptr;
-    driver.ctx_pop_current(&popped);
-    driver.device_primary_ctx_release(0);
-  }
-  Gpu(const Gpu&) = delete;
-  Gpu& operator=(const Gpu&) = delete;
-
-  void work_on(Address block, Bytes bytes, int stream) const {
-    REQUIRE(driver.memset_d8_async(block, 0x5a, bytes.value, streams[stream]) == CUDA_SUCCESS);
-  }
-  [[nodiscard]] bool busy(int stream) const {
-    return driver.stream_query(streams[stream]) == CUDA_ERROR_NOT_READY;
-  }
-  [[nodiscard]] Stream handle(int stream) const { return reinterpret_cast<std::uintptr_t>(streams[stream]); }
-
-  const DriverTable& driver;
-  CUcontext context = nullptr;
-  CUstream streams[2] = {};
-};
-
-}  // namespace
-
 TEST_CASE("K4: trim waits for the GPU before it unmaps what was freed under it") {
   FakeBroker broker;
   const Gpu gpu;

@@ -117,7 +117,7 @@ TEST_CASE("a hole between two free blocks is filled when that needs fewest chunk
   OffsetAllocator::Placement place;
   REQUIRE(blocks.plan(6 * 4096, kClean, 1, place));
   blocks.release(blocks.finish(place, 6 * 4096, 6, 0, false), kClean, 0);
-  auto idle = blocks.take_idle(6);
+  auto idle = blocks.take_idle(6, false);
   REQUIRE(idle.size() == 6);
   for (const auto& slot : idle) {
     if (slot.slot == 2)

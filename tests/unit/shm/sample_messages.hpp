@@ -125,6 +125,10 @@ inline std::vector<wire::Message> sample_messages() {
   all.emplace_back(numbered_list<Release>(kMaxIds));
   all.emplace_back(make<Detach>(7, 3));
   all.emplace_back(make<StatusRequest>(7, 3));
+  auto reclaimed = make<Reclaimed>(7, 3);
+  reclaimed.bytes = 0x4000000;
+  reclaimed.code = 1 + static_cast<std::uint32_t>(Errc::busy);
+  all.emplace_back(reclaimed);
 
   auto welcome = make<Welcome>(7, 3);
   welcome.token = sample_token();
@@ -132,7 +136,7 @@ inline std::vector<wire::Message> sample_messages() {
   for (std::uint64_t* field :
        {&welcome.session_id, &welcome.pool_bytes, &welcome.chunk_bytes, &welcome.device_total_bytes,
         &welcome.guarantee_bytes, &welcome.in_force_bytes, &welcome.covered_bytes, &welcome.limit_bytes,
-        &welcome.used_bytes, &welcome.told_total_bytes, &welcome.wait_ms}) {
+        &welcome.used_bytes, &welcome.told_total_bytes, &welcome.wait_ms, &welcome.idle_return_ms}) {
     *field = figure++;
   }
   welcome.layouts = sample_layouts();
@@ -189,7 +193,7 @@ inline std::vector<wire::Message> sample_messages() {
   auto detached = make<Detached>(7, 3);
   detached.bytes = 0x4000000;
   all.emplace_back(detached);
-  auto reclaim = make<Reclaim>(0, 3);
+  auto reclaim = make<Reclaim>(7, 3);
   reclaim.bytes = 0x4000000;
   reclaim.deadline_ms = 2000;
   all.emplace_back(reclaim);

@@ -241,6 +241,9 @@ TEST_CASE("unknown kinds, codes and empty grants are refused") {
   auto reclaim = sample<wire::Reclaim>();
   reclaim.bytes = 0;
   CHECK_FALSE(decode_changed(reclaim, Sender::broker).ok());
+  auto reclaimed = sample<wire::Reclaimed>();
+  reclaimed.code = static_cast<std::uint32_t>(Errc::timed_out) + 2;
+  CHECK_FALSE(decode_changed(reclaimed, Sender::client).ok());
 }
 
 TEST_CASE("the number of fds follows from the message") {
