@@ -107,6 +107,14 @@ struct SlabsLost {
   std::string why;  // one line: what happened, and what to do
 };
 
+// Give back what lies unused; Reclaimed comes when that is done.
+struct SendReclaim {
+  SessionId session;
+  RequestId reclaim;  // unique among all of this broker
+  Bytes bytes;
+  std::uint64_t deadline_ms = 0;
+};
+
 // The session is over: drop its connection, pidfd and queues. why is empty after a clean goodbye.
 struct EndSession {
   SessionId session;
@@ -140,12 +148,12 @@ struct Log {
 
 }  // namespace actions
 
-using Action =
-    std::variant<actions::Welcome, actions::RefuseHello, actions::MakeChunk, actions::UnmakeChunk,
-                 actions::ScrubChunks, actions::MakeSlab, actions::FreeSlab, actions::SlabsLost,
-                 actions::KeeperPut, actions::KeeperDel, actions::SendGrant, actions::SendRefusal,
-                 actions::SendReleased, actions::EndSession, actions::PublishJob, actions::PublishLedger,
-                 actions::AskDeviceRoom, actions::Ready, actions::Fatal, actions::Log>;
+using Action = std::variant<actions::Welcome, actions::RefuseHello, actions::MakeChunk, actions::UnmakeChunk,
+                            actions::ScrubChunks, actions::MakeSlab, actions::FreeSlab, actions::SlabsLost,
+                            actions::KeeperPut, actions::KeeperDel, actions::SendGrant, actions::SendRefusal,
+                            actions::SendReleased, actions::SendReclaim, actions::EndSession,
+                            actions::PublishJob, actions::PublishLedger, actions::AskDeviceRoom,
+                            actions::Ready, actions::Fatal, actions::Log>;
 using Actions = std::vector<Action>;
 
 }  // namespace apportion

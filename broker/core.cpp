@@ -44,6 +44,7 @@ void Core::State::dispatch(const Event& event, Actions& out) {
 // Pages come first: whoever gets a grant can already read what it did to its quota (F12: publish before
 // send).
 void Core::State::finish(Actions& body, Actions& out) {
+  serve_waiters(body);
   if (closed.empty()) stock.pump(body);
   send_failed(body);
   send_ready(body);
@@ -74,6 +75,7 @@ void Core::State::on(const events::DeviceRoom& event, Actions& out) {
 
 void Core::State::on(const events::Tick& event, Actions& out) {
   stock.tick(event.now);
+  pass_time(event.now);
   if (stock.awaits_device()) out.emplace_back(actions::AskDeviceRoom{});
 }
 
@@ -97,7 +99,7 @@ void Core::handle(const Event& event, Actions& out) {
 }
 
 bool Core::wants_tick() const {
-  return state_->stock.wants_tick();
+  return state_->stock.wants_tick() || !state_->waiters.empty() || !state_->reclaiming.empty();
 }
 bool Core::ready() const {
   return state_->said_ready;

@@ -49,6 +49,9 @@ std::vector<JobView> Core::State::views() const {
     view.priority = rule.priority;
     view.arrival = job.arrival;
     view.lend = rule.lend;
+    for (const Waiter& waiter : waiters) {
+      if (book.find(waiter.wish.session)->job == index) view.waiting += waiter.wish.bytes();
+    }
   }
   return out;
 }
@@ -92,6 +95,7 @@ JobFigures Core::State::page(JobIndex index) const {
   figures.told_free = saturating_sub(rule.told, charged).value;
   figures.told_total_reclaimable = rule.told_reclaimable.value;
   figures.told_free_reclaimable = saturating_sub(rule.told_reclaimable, charged).value;
+  figures.reclaim_target = being_reclaimed(index).value;
   figures.sessions = job.sessions;
   return figures;
 }

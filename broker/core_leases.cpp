@@ -62,16 +62,38 @@ void Core::State::on(const events::Request& event, Actions& out) {
   const std::uint64_t least = event.exact ? 1 : pieces(min, piece);
   const std::uint64_t most = event.exact ? 1 : pieces(want, piece);
 
-  const Admission admission =
-      admit(views(), session->job.value, pool_view(), session->reclaimable, false, piece * least);
-  const std::uint64_t granted = pieces_granted(admission.headroom, piece, least, most);
-  if (granted == 0) {
-    return refuse(*session, event.request, refusal(*session, asked, admission.rule, admission.headroom, ""),
-                  out);
+  const Wish wish{event.session, event.request, asked, piece, least, most};
+  Bytes ahead;
+  for (const Waiter& waiter : waiters) {
+    if (book.find(waiter.wish.session)->job == session->job) ahead += waiter.wish.bytes();
   }
-  Stock::Order order{event.session, event.request, Owner{session->job, session->uid}, asked, piece, granted};
-  order.slab = slabs;
+  Admission admission;
+  if (admit_wish(wish, ahead, admission)) return;
+  Waiter waiter{wish};
+  if (event.ahead) {
+    out.emplace_back(actions::SendRefusal{event.session, event.request,
+                                          refusal(*session, asked, admission.rule, admission.headroom, "")});
+    return;
+  }
+  if (admission.rule == Refusal::Rule::limit && worth_waiting(waiter, ahead)) {
+    waiters.push_back(std::move(waiter));  // serve_waiters asks for what it needs
+    return;
+  }
+  refuse(*session, event.request, refusal(*session, asked, admission.rule, admission.headroom, ""), out);
+}
+
+bool Core::State::admit_wish(const Wish& wish, Bytes ahead, Admission& admission) {
+  const BookedSession& session = *book.find(wish.session);
+  std::vector<JobView> all = views();
+  all[session.job.value].waiting = ahead;
+  admission = admit(all, session.job.value, pool_view(), session.reclaimable, false, wish.bytes());
+  const std::uint64_t granted = pieces_granted(admission.headroom, wish.piece, wish.least, wish.most);
+  if (granted == 0) return false;
+  Stock::Order order{wish.session, wish.request, Owner{session.job, session.uid},
+                     wish.asked,   wish.piece,   granted};
+  order.slab = takes_slabs(session.job);
   stock.order(std::move(order));
+  return true;
 }
 
 void Core::State::send_ready(Actions& out) {
@@ -140,6 +162,10 @@ void Core::State::on(const events::Released& event, Actions& /*out*/) {
     // Kept as a chunk it is anybody's from here on; else it is this session's until it is loose.
     if (book.find(id)->state != ChunkState::free) answer.awaited.push_back(id);
   }
+  for (Reclaiming& asked : reclaiming) {
+    if (asked.session == event.session) asked.bytes = saturating_sub(asked.bytes, answer.bytes);
+  }
+  std::erase(overdue, event.session);
   answers.push_back(std::move(answer));
 }
 

@@ -152,6 +152,7 @@ void Core::State::on(const events::HungUp& event, Actions& /*out*/) {
   const BookedSession* session = live(event.session);
   if (session == nullptr || session->state == SessionPhase::orphan) return;
   stock.cancel(event.session);
+  forget_waiting(event.session);
   forget_releases(event.session);
   book.orphan(event.session);
 }
@@ -159,6 +160,7 @@ void Core::State::on(const events::HungUp& event, Actions& /*out*/) {
 void Core::State::on(const events::Detached& event, Actions& out) {
   if (live(event.session) == nullptr) return;
   stock.cancel(event.session);
+  forget_waiting(event.session);
   forget_releases(event.session);
   Bytes bytes{};
   const std::vector<std::uint32_t> slots = book.find(event.session)->chunks;
@@ -186,6 +188,7 @@ void Core::State::on(const events::ProcessGone& event, Actions& out) {
   if (session == nullptr) return;
   if (!closed.empty()) return leave_unsettled(*session, out);
   stock.cancel(event.session);
+  forget_waiting(event.session);
   forget_releases(event.session);
   Bytes lost{};
   const std::vector<std::uint32_t> slots = session->chunks;

@@ -5,6 +5,7 @@
 //   core_sessions.cpp  attach, resume, hang-up, death, goodbye
 //   core_slabs.cpp     who may have slabs, and what follows when they are lost
 //   core_leases.cpp    request, grant, ack, nack, return
+//   core_waiting.cpp   requests that wait for what their own job gives back
 //   core_figures.cpp   ledger records, job pages, the words of a refusal
 #pragma once
 
@@ -31,6 +32,7 @@ struct Core::State {
   void on(const events::Nacked& event, Actions& out);
   void on(const events::GrantUnsent& event, Actions& out);
   void on(const events::Released& event, Actions& out);
+  void on(const events::Reclaimed& event, Actions& out);
   void on(const events::Detached& event, Actions& out);
   void on(const events::HungUp& event, Actions& out);
   void on(const events::ProcessGone& event, Actions& out);
@@ -75,10 +77,54 @@ struct Core::State {
   [[nodiscard]] bool lent(ChunkId id, SessionId session, ChunkState state) const;
   [[nodiscard]] std::vector<ChunkId> offered(SessionId session, RequestId request,
                                              const std::vector<ChunkId>& ids) const;
+  // A request in whole pieces.
+  struct Wish {
+    SessionId session;
+    RequestId request;
+    Bytes asked{};  // what the client asked for at least
+    Bytes piece{};
+    std::uint64_t least = 0;  // pieces
+    std::uint64_t most = 0;
+    [[nodiscard]] Bytes bytes() const { return piece * least; }
+  };
+  // Orders what the rules allow; `ahead`: what earlier waiters of its job wait for. Nothing allowed: false.
+  [[nodiscard]] bool admit_wish(const Wish& wish, Bytes ahead, Admission& admission);
   void take_back(ChunkId id);  // OFFERED, HELD or ORPHAN, given back by a live client
   void send_ready(Actions& out);
   void send_failed(Actions& out);
   void send_answers(Actions& out);
+
+  // core_waiting.cpp
+  struct Waiter {
+    Wish wish;
+    SteadyNs until{};  // 0: not known before the next tick
+    bool expired = false;
+    struct Asked {
+      SessionId session;
+      std::int32_t pid = 0;
+      Bytes bytes{};
+      enum class Gave : std::uint8_t { pending, in_full, less, nothing_in_time } gave = Gave::pending;
+    };
+    std::vector<Asked> asked{};
+  };
+  struct Reclaiming {  // a session was asked, and has not answered
+    RequestId id;
+    SessionId session;
+    JobIndex job;
+    Bytes bytes{};  // what is still to come
+    SteadyNs until{};
+  };
+  [[nodiscard]] bool worth_waiting(const Waiter& waiter, Bytes ahead) const;
+  [[nodiscard]] Bytes shortfall(const Wish& wish, Bytes ahead) const;
+  [[nodiscard]] Bytes on_its_way_back(JobIndex job) const;
+  [[nodiscard]] std::vector<const BookedSession*> givers(const Waiter& waiter) const;
+  [[nodiscard]] Bytes being_reclaimed(JobIndex job) const;
+  void serve_waiters(Actions& out);
+  void ask_back(Waiter& waiter, Bytes ahead, Actions& out);
+  void end_reclaim(SessionId session, bool answered);
+  void forget_waiting(SessionId session);  // it asks no more, and is asked no more
+  void pass_time(SteadyNs now);
+  [[nodiscard]] static std::string asked_back_text(const Waiter& waiter);
 
   // core_figures.cpp
   [[nodiscard]] std::vector<JobView> views() const;
@@ -107,7 +153,11 @@ struct Core::State {
   };
   std::vector<Job> jobs;
   std::vector<Answer> answers;
-  std::string closed;         // why; empty: open
+  std::vector<Waiter> waiters;  // by arrival
+  std::vector<Reclaiming> reclaiming;
+  std::uint64_t last_reclaim = 0;
+  std::vector<SessionId> overdue;  // did not give back in time, and has not been heard of since
+  std::string closed;              // why; empty: open
   bool holders_known = true;  // closed: all who may hold what the predecessor left are sessions of the book
   Bytes foreign{};
   bool started = false;

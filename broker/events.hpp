@@ -54,6 +54,7 @@ struct Request {
   Bytes want;             // at least min; both are rounded up
   bool exact = false;     // one chunk of exactly this size (rounded to the granularity): min == want
   bool may_wait = false;  // a burst that may wait (waiting is built later: today it is refused at once)
+  bool ahead = false;  // nobody needs it yet: from what is there or not at all, and a refusal is no trouble
 };
 
 // The client mapped these chunks of a grant; with no ids, all of it.
@@ -83,6 +84,12 @@ struct Released {
   SessionId session;
   RequestId request;
   std::vector<ChunkId> ids;
+};
+
+// The client has given back, by Released, what it can of what RECLAIM asked for.
+struct Reclaimed {
+  SessionId session;
+  RequestId reclaim;
 };
 
 // A clean goodbye: the client says that it holds nothing any more.
@@ -160,8 +167,9 @@ struct DeviceRoom {
   SteadyNs read_at;
   Bytes clients = {};  // of `foreign`, what is our clients' own: contexts and libraries, which is overhead
   // Of `foreign`, all of the helper's: its context and the slabs. It is part of `clients`.
-  Bytes helper = {};
+  Bytes helper_bytes = {};
   std::vector<std::int32_t> pids = {};  // of the processes that the device names
+  bool helper = false;  // the broker's helper runs: its context is in what is used, and goes when it likes
 };
 
 // Time passed. Wanted a few times a second while Core::wants_tick(), at once after anything that may matter.
@@ -172,9 +180,9 @@ struct Tick {
 }  // namespace events
 
 using Event = std::variant<events::SessionWanted, events::Request, events::Acked, events::Nacked,
-                           events::GrantUnsent, events::Released, events::Detached, events::HungUp,
-                           events::ProcessGone, events::ChunkMade, events::MakeFailed, events::ChunkUnmade,
-                           events::UnmakeFailed, events::Scrubbed, events::ScrubFailed, events::SlabsLost,
-                           events::KeeperAcked, events::DeviceRoom, events::Tick>;
+                           events::GrantUnsent, events::Released, events::Reclaimed, events::Detached,
+                           events::HungUp, events::ProcessGone, events::ChunkMade, events::MakeFailed,
+                           events::ChunkUnmade, events::UnmakeFailed, events::Scrubbed, events::ScrubFailed,
+                           events::SlabsLost, events::KeeperAcked, events::DeviceRoom, events::Tick>;
 
 }  // namespace apportion

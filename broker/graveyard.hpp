@@ -54,12 +54,16 @@ class Graveyard {
     SteadyNs at;
     Bytes bytes{};
   };
+  void dig(const Grave& grave);
   [[nodiscard]] Bytes tolerance(Bytes zombies) const;
   [[nodiscard]] std::vector<std::size_t> pick(const std::vector<std::size_t>& eligible, Bytes shown,
                                               Bytes tolerance) const;
 
   Bytes granularity_;
   std::vector<Grave> graves_;  // oldest first
+  // Since there were none, they were not all of one size: room may have been taken for another's, and what is
+  // held may be of a size that is no grave's any more.
+  bool mixed_ = false;
   std::deque<Made> recent_;
   SteadyNs last_unmade_{-1'000'000'000};
   // What the device shows as used beyond our chunks and the processes it names, when all is quiet: its own

@@ -1,13 +1,19 @@
 #include "broker/hygiene.hpp"
 
+#include <algorithm>
+
 namespace apportion {
+
+bool Hygiene::all_give_away() const {
+  return std::all_of(jobs_.begin(), jobs_.end(),
+                     [](const JobRule& job) { return job.scrub == Scrub::never; });
+}
 
 bool Hygiene::needs_scrub(const Past& past, Owner to) const {
   if (past.clean) return false;
-  const bool takes_anything = gives_away(to.job);
-  if (!past.owner) return !takes_anything;
+  if (!past.owner) return !all_give_away();  // F39
   if (*past.owner == to) return rule(to.job).scrub == Scrub::always;
-  return !(takes_anything && gives_away(past.owner->job));
+  return !(gives_away(to.job) && gives_away(past.owner->job));
 }
 
 std::optional<int> Hygiene::rank_to_grant(const Past& past, Owner to) const {

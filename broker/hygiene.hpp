@@ -22,7 +22,8 @@ class Hygiene {
   [[nodiscard]] bool may_have(const Past& past, Owner to) const {
     return !past.bound || past.owner->uid == to.uid;
   }
-  // Before a grant to `to`. A chunk without a past is as the driver made it: only "never" takes it like that.
+  // Before a grant to `to`. A chunk without a past is as the driver made it, perhaps of bytes that a killed
+  // client left: as it is only where every job says "never".
   [[nodiscard]] bool needs_scrub(const Past& past, Owner to) const;
   // Before its bytes become loose, where the driver may give them to anybody.
   [[nodiscard]] bool needs_scrub_to_loosen(const Past& past) const {
@@ -42,6 +43,7 @@ class Hygiene {
 
  private:
   [[nodiscard]] const JobRule& rule(JobIndex job) const { return jobs_[job.value]; }
+  [[nodiscard]] bool all_give_away() const;
   const std::vector<JobRule>& jobs_;
 };
 

@@ -46,7 +46,8 @@ void settle_cover(std::span<JobView> jobs, Bytes available) {
 Admission admit(std::span<const JobView> jobs, std::size_t self, PoolView pool, bool reclaimable,
                 bool can_reclaim, Bytes asked) {
   const JobView& job = jobs[self];
-  const Bytes below_limit = saturating_sub(job.limit, job.used);
+  const Bytes used = job.used + job.waiting;
+  const Bytes below_limit = saturating_sub(job.limit, used);
 
   // Rule 2: from what is free, but for what jobs that do not lend may still need.
   Bytes unlent{};
@@ -55,21 +56,24 @@ Admission admit(std::span<const JobView> jobs, std::size_t self, PoolView pool, 
     if (i == self) continue;
     if (!jobs[i].lend) unlent += saturating_sub(jobs[i].covered, jobs[i].used);
     const bool lent_to_us = jobs[i].lend && reclaimable && can_reclaim;
-    if (!lent_to_us) others_need += saturating_sub(jobs[i].in_force, jobs[i].used);
+    const Bytes guarantee_need = lent_to_us ? Bytes{} : saturating_sub(jobs[i].in_force, jobs[i].used);
+    // What a waiter can take of what is free, and of what its job gives back, ends at the limit.
+    const Bytes waiter_need = std::min(jobs[i].waiting, saturating_sub(jobs[i].limit, jobs[i].used));
+    others_need += std::max(guarantee_need, waiter_need);
   }
   const Bytes guaranteed =
-      std::min(saturating_sub(job.covered, job.used), saturating_sub(pool.free_guaranteed, unlent));
+      std::min(saturating_sub(job.covered, used), saturating_sub(pool.free_guaranteed, unlent));
 
   // Rule 4: above A, only what leaves every other job its guarantee. Between V and A nothing is a burst (rule
   // 3).
   const Bytes burst = std::min(below_limit, saturating_sub(pool.free_now, others_need));
-  const bool bursts = job.used + burst > job.in_force;
+  const bool bursts = used + burst > job.in_force;
 
   Admission admission;
   admission.headroom = std::min(below_limit, bursts ? std::max(guaranteed, burst) : guaranteed);
   if (asked > below_limit) {
     admission.rule = Refusal::Rule::limit;
-  } else if (job.used + asked <= job.in_force) {
+  } else if (used + asked <= job.in_force) {
     admission.rule = Refusal::Rule::uncovered;
   } else {
     admission.rule = Refusal::Rule::burst;

@@ -4,9 +4,11 @@
 // Promises: the same figures give the same answer; nothing here changes anything but the `covered` it is
 // asked to settle. Never: sees a chunk, a session or a clock.
 //
-// Waiting and reclaim come later. Their places: `free_guaranteed` already counts what is coming back, rule 3
-// refuses at once where it will wait, and with `can_reclaim` false nothing is lent to reclaimable sessions
-// (memory that cannot be asked back must not be given out of another's guarantee).
+// A request above its job's limit waits for what that job itself gives back (rule 1): `waiting` counts for
+// its job as if it were charged, and what it will take is not given to others' bursts. All other waiting, and
+// reclaim from other jobs, come later. Their places: `free_guaranteed` already counts what is coming back,
+// rule 3 refuses at once where it will wait, and with `can_reclaim` false nothing is lent to reclaimable
+// sessions (memory that cannot be asked back must not be given out of another's guarantee).
 #pragma once
 
 #include <cstdint>
@@ -26,6 +28,7 @@ struct JobView {
   Bytes in_force{};   // A
   Bytes covered{};    // V
   Bytes used{};       // u
+  Bytes waiting{};    // of requests above the limit that wait for what their job gives back
   std::int32_t priority = 0;
   std::uint64_t arrival = 0;  // earlier is smaller; 0: no session
   bool lend = true;

@@ -249,7 +249,8 @@ void Server::in_session(ClientConnection& from, SessionId session, const wire::M
   if (const auto* wanted = std::get_if<wire::Request>(&message)) {
     sink_.event(events::Request{session, request, Bytes{wanted->min_bytes}, Bytes{wanted->want_bytes},
                                 (wanted->flags & wire::Request::kExact) != 0,
-                                (wanted->flags & wire::Request::kMayWait) != 0});
+                                (wanted->flags & wire::Request::kMayWait) != 0,
+                                (wanted->flags & wire::Request::kAhead) != 0});
   } else if (const auto* ack = std::get_if<wire::GrantAck>(&message)) {
     from.grant_answered();
     sink_.event(events::Acked{session, request, listed(*ack)});
@@ -258,6 +259,8 @@ void Server::in_session(ClientConnection& from, SessionId session, const wire::M
     sink_.event(events::Nacked{session, request, listed(*nack)});
   } else if (const auto* part = std::get_if<wire::Release>(&message)) {
     release(from, session, *part);
+  } else if (std::holds_alternative<wire::Reclaimed>(message)) {
+    sink_.event(events::Reclaimed{session, request});
   } else if (std::holds_alternative<wire::Detach>(message)) {
     sessions_.at(session).detach_request = request.value;
     sink_.event(events::Detached{session});

@@ -15,6 +15,7 @@ CoreSetup core_setup(const Config& config, const LoadReport& report, std::uint64
   setup.helper_context = report.device.helper_context;
   setup.reserve = report.reserve;
   setup.sessions_per_uid = config.broker.sessions_per_uid;
+  setup.reclaim_deadline_ns = config.broker.reclaim_deadline.count() * 1'000'000;
   setup.epoch = epoch;
   for (std::size_t i = 0; i < config.jobs.size(); ++i) {
     const JobConfig& job = config.jobs[i];
@@ -31,6 +32,7 @@ CoreSetup core_setup(const Config& config, const LoadReport& report, std::uint64
     rule.scrub = job.scrub;
     rule.transport = job.transport;
     rule.lend = job.lend;
+    rule.wait_ns = job.wait.count() * 1'000'000;
     rule.users = job.users;
     setup.jobs.push_back(std::move(rule));
   }

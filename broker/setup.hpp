@@ -27,7 +27,8 @@ struct JobRule {
   Scrub scrub = Scrub::cross_owner;
   Transport transport = Transport::vmm;
   bool lend = true;
-  std::vector<UserRule> users;  // empty: whoever reaches the socket
+  std::int64_t wait_ns = 10'000'000'000;  // the longest a request waits
+  std::vector<UserRule> users;            // empty: whoever reaches the socket
 };
 
 struct CoreSetup {
@@ -44,6 +45,7 @@ struct CoreSetup {
   // How long the first filling of the pool is tried again while the device says it is full (a predecessor's
   // memory comes back late, contract rule 6) before Fatal.
   std::int64_t fill_patience_ns = 5'000'000'000;
+  std::int64_t reclaim_deadline_ns = 2'000'000'000;
   // Names this broker's incarnation; grants carry it.
   std::uint64_t epoch = 1;
   // Not empty: start closed for this reason, all of the pool unknown (F17: a journal that cannot be read).

@@ -299,9 +299,10 @@ void Shell::room_read(const Pool::Room& room) {
     if (process.pid == getpid() || dead_helpers_.contains(process.pid) || !process.used) continue;
     foreign = foreign.value_or(Bytes{}) + *process.used;
     if (clients.contains(process.pid)) reading.clients += *process.used;
-    if (process.pid == helper_.pid()) reading.helper += *process.used;
+    if (process.pid == helper_.pid()) reading.helper_bytes += *process.used;
   }
   reading.foreign = foreign;
+  reading.helper = helper_.pid() != 0;
   std::erase_if(dead_helpers_, [&](pid_t pid) {
     return std::find(reading.pids.begin(), reading.pids.end(), pid) == reading.pids.end();
   });

@@ -72,6 +72,7 @@ class Shell final : private Server::Sink {
   void on(const actions::SendGrant& action);
   void on(const actions::SendRefusal& action);
   void on(const actions::SendReleased& action);
+  void on(const actions::SendReclaim& action);
   void on(const actions::EndSession& action);
   void on(const actions::PublishJob& action);
   void on(const actions::PublishLedger& action);

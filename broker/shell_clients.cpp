@@ -153,6 +153,15 @@ void Shell::on(const actions::SendReleased& action) {
   connection->send(wire::bytes_of(message));
 }
 
+void Shell::on(const actions::SendReclaim& action) {
+  ClientConnection* connection = server_.connection_of(action.session);
+  if (connection == nullptr) return;
+  auto message = wire::make<wire::Reclaim>(action.reclaim.value, parts_.setup.epoch);
+  message.bytes = action.bytes.value;
+  message.deadline_ms = action.deadline_ms;
+  connection->send(wire::bytes_of(message));
+}
+
 void Shell::on(const actions::EndSession& action) {
   publisher_->remove_session(action.session);
   server_.end(action, parts_.setup.epoch);

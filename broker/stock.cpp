@@ -363,4 +363,12 @@ Bytes Stock::promised(JobIndex job) const {
   return sum;
 }
 
+Bytes Stock::scrubbing_for(JobIndex job) const {
+  Bytes sum{};
+  for (const Order& order : orders_) {
+    if (order.owner.job == job) sum += order.piece * order.scrubbing.size();
+  }
+  return sum;
+}
+
 }  // namespace apportion

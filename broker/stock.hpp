@@ -96,6 +96,8 @@ class Stock {
   // What orders still wait for, as if charged (docs/quotas.md).
   [[nodiscard]] Bytes promised() const;
   [[nodiscard]] Bytes promised(JobIndex job) const;
+  // What is being overwritten for orders of the job, and charged to it.
+  [[nodiscard]] Bytes scrubbing_for(JobIndex job) const;
   [[nodiscard]] bool awaits_device() const { return !graveyard_.empty() || !unfreed_.empty(); }
   [[nodiscard]] bool wants_tick() const {
     return awaits_device() || retry_at_.value != 0 || !scrub_again_.empty() || (wants_ahead() && !ahead_due_);

@@ -32,7 +32,7 @@ void Stock::handle(const events::DeviceRoom& reading, Actions& out) {
   }
   // Slabs are ours, although the device names the helper for them. Those that are being made or freed, or
   // whose holder is dead, count as the helper's own until they are known to be there, or not to be.
-  if (event.foreign) event.foreign = saturating_sub(*event.foreign, std::min(event.helper, slabs));
+  if (event.foreign) event.foreign = saturating_sub(*event.foreign, std::min(event.helper_bytes, slabs));
   expected.zombies = book_.in_state(ChunkState::zombie) - slabs_of_the_dead_at_helper();
   expected.quiet = expected.zombies.value == 0 && steps_.empty();
   Bytes settled{};

@@ -21,8 +21,8 @@
 namespace apportion::wire {
 
 using Message =
-    std::variant<Hello, Leases, Request, GrantAck, GrantNack, Release, Detach, StatusRequest,  // client
-                 Reclaimed,                                                                    //
+    std::variant<Hello, Leases, Request, GrantAck, GrantNack, Release, Detach, StatusRequest,  //
+                 Reclaimed,                                                                    // client
                  Welcome, Refused, Grant, SlabGrant, SlabsLost, Refusal, Released, Detached,   // broker
                  Reclaim, StatusBroker, StatusJobs, StatusSessions, StatusHolders,             //
                  Put, Del, Ack, Ping, Pong, Take, Ready,                                       // keeper

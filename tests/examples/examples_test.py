@@ -66,7 +66,7 @@ def service_program(tap, broker):
     lines = ran.stderr.splitlines()
     tap.check("service: the third of three that do not fit is refused at the start, and no request is taken",
               ran.returncode == 1 and ran.stdout == "" and len(lines) == 2
-              and re.fullmatch(r"example_service: job trainer: 1 GiB refused: it would pass the job's limit; .*", lines[0])
+              and re.fullmatch(r"example_service: job trainer: 1 GiB refused: it would pass the job's limit \(asked back 512 MiB of .*; would help: .*", lines[0])
               and lines[1] == "example_service: process 3 of 3 did not start: no request is taken",
               f"exit status {ran.returncode}\n{ran.stdout}{ran.stderr}")
 

@@ -79,6 +79,27 @@ TEST_CASE("F39: whoever takes, returns or dies, in any order: nobody reads a byt
   }
 }
 
+TEST_CASE("F39: a job that says never reads nothing that a killed client of another job left") {
+  const Watchdog watchdog(std::chrono::seconds(120));
+  BrokerOptions options = small_pool("", "");
+  options.jobs = "[jobs.a]\n[jobs.b]\nscrub = \"never\"\n";
+  TestBroker broker(options);
+  TestClient killed(broker);
+  killed.attach("a");
+  const std::uint64_t left = killed.alloc(128_MiB);
+  killed.must("stamp " + std::to_string(left) + " " + bytes(128_MiB) + " 42");
+  killed.kill();
+  TestClient next(broker);
+  next.attach("b");
+  std::uint64_t block = 0;
+  REQUIRE(eventually([&] {
+    const TestClient::Answer answer = next.ask("alloc " + bytes(128_MiB));
+    if (answer.ok) block = std::stoull(answer.text);
+    return answer.ok;
+  }));
+  CHECK(strange(next, block, 128_MiB, 0) == "");
+}
+
 TEST_CASE("F39: with scrub = never nothing is overwritten, no helper starts, and what is left is read") {
   TestBroker broker(small_pool("", "scrub = \"never\"\n"));
   TestClient client(broker);

@@ -47,7 +47,8 @@ TEST_CASE("core: reserve = leased takes memory from the device only for leases, 
 
 TEST_CASE("core: the job's page is published before the grant that depends on it") {
   CoreSetup setup = two_jobs();
-  setup.jobs[0].scrub = Scrub::never;  // granted within the event
+  for (JobRule& job : setup.jobs)
+    job.scrub = Scrub::never;  // granted within the event
   World world(setup, two_places());
   world.start();
   world.attach(0);
@@ -73,6 +74,7 @@ TEST_CASE("core R9: two processes of one job have one account; the second is ref
   world.attach(1);
   CHECK(world.take(0, 3).size() == 3);
   CHECK(world.take(1, 3).empty());
+  world.apply({Kind::give_back_none, 0});
   const Refusal refusal = world.take_refusals().at(0);
   CHECK(refusal.rule == Refusal::Rule::limit);
   CHECK(refusal.used == 96_MiB);

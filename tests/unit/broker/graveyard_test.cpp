@@ -89,6 +89,21 @@ TEST_CASE("graveyard: memory that others took at rest is no zombie, from the sec
   CHECK(graveyard.settle(room(32_MiB + 500_MiB, kLater, std::nullopt), {32_MiB, 32_MiB, false}).size() == 1);
 }
 
+TEST_CASE(
+    "graveyard F05: the context of a helper that has ended hides no zombie where no processes are named") {
+  Graveyard graveyard(2_MiB);
+  const auto with_helper = [](Bytes used, SteadyNs at) {
+    events::DeviceRoom one = room(used, at, std::nullopt);
+    one.helper = true;
+    return one;
+  };
+  for (std::int64_t i = 1; i <= 3; ++i)
+    CHECK(graveyard.settle(with_helper(64_MiB + 512_MiB, {i}), {64_MiB, 0_B, true}).empty());
+  graveyard.add({1}, {1}, 32_MiB, kDeath);  // and the helper ends
+  CHECK(graveyard.settle(room(64_MiB, kLater, std::nullopt), {32_MiB, 32_MiB, false}).empty());
+  CHECK(graveyard.settle(room(32_MiB, kLater, std::nullopt), {32_MiB, 32_MiB, false}).size() == 1);
+}
+
 TEST_CASE("graveyard: a late reading after a chunk was unmade is no baseline") {
   Graveyard graveyard(2_MiB);
   graveyard.unmade({kDeath.value - 50'000'000});
@@ -109,4 +124,19 @@ TEST_CASE("graveyard: a slab's room is not taken as shown while a reading may st
   const std::vector<ChunkId> settled = graveyard.settle(room(32_MiB, kLater), {0_B, 64_MiB, false});
   REQUIRE(settled.size() == 1);
   CHECK(graveyard.settle(room(0_B, kLater), {0_B, 32_MiB, false}).size() == 1);
+}
+
+TEST_CASE("graveyard: after graves of several sizes, those left are not taken for all that can be held") {
+  Graveyard graveyard(16_MiB);
+  graveyard.add({1}, {1}, 32_MiB, kDeath);
+  graveyard.add({2}, {2}, 32_MiB, kDeath);
+  graveyard.add({3}, {3}, 48_MiB, kDeath);  // this one is held all along, which nobody can see
+  Bytes zombies = 112_MiB;
+  for (int i = 0; i < 3; ++i) {
+    for (const ChunkId id : graveyard.settle(room(48_MiB, kLater), {0_B, zombies, false}))
+      zombies -= id == ChunkId{3} ? 48_MiB : 32_MiB;
+  }
+  CHECK(zombies >= 48_MiB);
+  CHECK(graveyard.settle(room(0_B, kLater), {0_B, zombies, false}).size() == 2);
+  CHECK(graveyard.empty());
 }

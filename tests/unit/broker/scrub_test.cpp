@@ -112,6 +112,29 @@ TEST_CASE("scrub: what a user's process may have kept stays with that user, whoe
   }
 }
 
+TEST_CASE("scrub: where every job says never, what the driver made is taken as it is") {
+  CoreSetup setup = small_setup(2, {{"a", 1, 2}, {"b", 0, 2}});
+  setup.jobs[0].scrub = setup.jobs[1].scrub = Scrub::never;
+  Story story(setup, {{"a", 1}, {"b", 1}});
+  story.world.attach(0);
+  CHECK(story.scrubs_of_taking(0, 2) == 0);
+}
+
+TEST_CASE("F39: what a killed job left does not reach a job that says never") {
+  CoreSetup setup = small_setup(1, {{"a", 1, 1}, {"b", 0, 1}});
+  setup.jobs[1].scrub = Scrub::never;
+  Story story(setup, {{"a", 1}, {"b", 1}});
+  story.world.attach(0);
+  CHECK(story.scrubs_of_taking(0, 1) == 1);
+  story.world.apply({Kind::die, 0});
+  story.world.work();
+  story.world.apply({Kind::memory_back, 0});
+  story.world.apply({Kind::read_device});
+  story.world.work();  // it is remade
+  story.world.attach(1);
+  CHECK(story.scrubs_of_taking(1, 1) == 1);
+}
+
 TEST_CASE("scrub: always overwrites for the same owner too, never for nobody of its kind") {
   CoreSetup setup = small_setup(2, {{"a", 1, 2}, {"b", 0, 2}, {"c", 0, 2}});
   setup.jobs[0].scrub = Scrub::always;
@@ -119,7 +142,7 @@ TEST_CASE("scrub: always overwrites for the same owner too, never for nobody of 
   setup.jobs[2].scrub = Scrub::never;
   Story story(setup, {{"a", 1}, {"b", 1}, {"c", 1}});
   story.world.attach(1);
-  CHECK(story.scrubs_of_taking(1, 2) == 0);  // as the driver made them
+  CHECK(story.scrubs_of_taking(1, 2) == 2);  // as the driver made them: perhaps of what a's dead left
   story.give_back(1);
   story.world.apply({Kind::detach, 1});
   story.world.attach(2);

@@ -22,7 +22,8 @@ struct Story {
   static CoreSetup setup(std::uint64_t chunks, Scrub scrub) {
     CoreSetup setup = small_setup(chunks, {{"a", 1, chunks}, {"b", 1, chunks}});
     setup.jobs[0].transport = Transport::ipc;
-    setup.jobs[0].scrub = scrub;
+    for (JobRule& job : setup.jobs)
+      job.scrub = scrub;
     setup.own_uid = 1;
     return setup;
   }

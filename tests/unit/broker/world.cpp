@@ -30,10 +30,11 @@ CoreSetup small_setup(std::uint64_t chunks, const std::vector<JobSpec>& jobs, Re
 
 std::string to_text(const Step& step) {
   static constexpr const char* kNames[] = {
-      "attach",      "request",      "request_exact", "ack",          "nack",         "unsent",
-      "release_one", "release_all",  "detach",        "hang_up",      "resume",       "die",
-      "memory_back", "driver_works", "driver_fails",  "helper_works", "helper_fails", "helper_dies",
-      "close_lost",  "keeper_works", "read_device",   "tick"};
+      "attach",       "request",      "request_exact", "ack",          "nack",
+      "unsent",       "release_one",  "release_all",   "give_back",    "give_back_none",
+      "detach",       "hang_up",      "resume",        "die",          "memory_back",
+      "driver_works", "driver_fails", "helper_works",  "helper_fails", "helper_dies",
+      "close_lost",   "keeper_works", "read_device",   "tick"};
   return std::string(kNames[static_cast<std::size_t>(step.kind)]) + "(" + std::to_string(step.place) + "," +
          std::to_string(step.min) + "," + std::to_string(step.want) + ")";
 }
@@ -117,6 +118,11 @@ void World::carry_out(const Action& action) {
     client.connected = true;
   } else if (const auto* grant = std::get_if<actions::SendGrant>(&action)) {
     hand_over(*grant);
+  } else if (const auto* reclaim = std::get_if<actions::SendReclaim>(&action)) {
+    const std::size_t place = place_of(reclaim->session);
+    APPORTION_CHECK(place < clients_.size() && clients_[place].connected);
+    clients_[place].reclaim = reclaim->bytes;
+    clients_[place].reclaim_id = reclaim->reclaim;
   } else if (const auto* refusal = std::get_if<actions::SendRefusal>(&action)) {
     refusals_.push_back(refusal->refusal);
     // Of a grant that could not be sent, perhaps: a later request may wait still.
@@ -248,6 +254,27 @@ void World::apply(const Step& step) {
       feed(events::Released{session, {next_request_++}, ids});
       break;
     }
+    case Kind::give_back: {
+      std::vector<ChunkId> ids;
+      Bytes given;
+      for (const ChunkId id : client.has) {
+        const bool unacked = std::any_of(client.unacked.begin(), client.unacked.end(), [&](const Grant& one) {
+          return std::find(one.ids.begin(), one.ids.end(), id) != one.ids.end();
+        });
+        if (unacked || given >= client.reclaim) continue;
+        ids.push_back(id);
+        given += size_.at(id);
+      }
+      for (const ChunkId id : ids)
+        client.has.erase(id);
+      if (!ids.empty()) feed(events::Released{session, {next_request_++}, ids});
+    }
+      [[fallthrough]];
+    case Kind::give_back_none:
+      client.reclaim = {};
+      client.late = false;
+      feed(events::Reclaimed{session, client.reclaim_id});
+      break;
     case Kind::detach:
       client = Client{};
       feed(events::Detached{session});
@@ -255,6 +282,7 @@ void World::apply(const Step& step) {
     case Kind::hang_up:
       client.connected = false;
       client.pending = {};
+      client.reclaim = {};
       feed(events::HungUp{session});
       break;
     case Kind::resume: {
@@ -302,6 +330,7 @@ void World::apply(const Step& step) {
         APPORTION_CHECK(!kept_.contains(id));  // the keeper's fd goes first
         check_loosening(id);
         if (works) {
+          note_loosened(id);
           handles_.erase(id);
           feed(events::ChunkUnmade{id, {now}});
         } else {
@@ -339,6 +368,8 @@ void World::apply(const Step& step) {
       break;
     case Kind::tick:
       now += 10'000'000'000;
+      for (Client& one : clients_)
+        one.late = one.late || one.reclaim.value != 0;
       feed(events::Tick{{now}});
       break;
   }

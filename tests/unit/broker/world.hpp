@@ -42,6 +42,9 @@ struct Client {
   std::deque<Grant> unacked;  // received, not acknowledged
   [[nodiscard]] bool request_pending() const { return pending.value != 0; }
   RequestId pending{};  // 0: no request is unanswered
+  Bytes reclaim{};      // 0: nothing was asked back
+  RequestId reclaim_id{};
+  bool late = false;  // it has not answered for a while
 };
 
 struct Step {
@@ -54,6 +57,8 @@ struct Step {
     unsent,  // the shell could not send the newest grant
     release_one,
     release_all,
+    give_back,       // what RECLAIM asked for, as far as it has that
+    give_back_none,  // it has nothing to spare
     detach,
     hang_up,
     resume,
@@ -99,6 +104,7 @@ class World {
   // The client let go of a chunk without telling anybody.
   void let_go(std::size_t place, ChunkId id) { clients_[place].has.erase(id); }
   [[nodiscard]] bool any_request_pending() const;
+  [[nodiscard]] std::size_t places() const { return places_.size(); }
   [[nodiscard]] const Client& client(std::size_t place) const { return clients_[place]; }
   [[nodiscard]] std::vector<Refusal> take_refusals() { return std::exchange(refusals_, {}); }
   template <typename T>
@@ -136,6 +142,7 @@ class World {
   void help(bool works);  // the helper does what it was asked for first
   void helper_dies();
   void check_loosening(ChunkId id);  // its bytes are about to become loose
+  void note_loosened(ChunkId id);    // they have
   void read_device();
   [[nodiscard]] const JobRule& rule(const Owner& owner) const { return setup_.jobs[owner.job.value]; }
 
@@ -164,6 +171,7 @@ class World {
   };
   std::map<ChunkId, Truth> truth_;
   std::map<ChunkId, Truth> before_grant_;  // of the last grant it was in
+  std::set<Owner> loosened_;  // whose bytes went to the device as they were: in any chunk it makes
   std::vector<Refusal> refusals_;
   std::vector<Action> seen_;
   std::uint64_t next_request_ = 1;

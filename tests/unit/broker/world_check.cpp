@@ -17,7 +17,10 @@ void World::check_passing_on(ChunkId id, Owner to) const {
     case Truth::Bytes::zeros:
       return;
     case Truth::Bytes::unknown:
-      return APPORTION_CHECK(wants == Scrub::never);
+      APPORTION_CHECK(wants == Scrub::never);
+      for (const Owner& left : loosened_)
+        APPORTION_CHECK(rule(left).scrub == Scrub::never);
+      return;
     case Truth::Bytes::owners:
       if (truth.owner == to) return APPORTION_CHECK(wants != Scrub::always);
       return APPORTION_CHECK(wants == Scrub::never && rule(truth.owner).scrub == Scrub::never);
@@ -138,6 +141,8 @@ std::string World::fingerprint() const {
     add(client.session ? 1 : 0);
     add(client.connected ? 1 : 0);
     add(client.request_pending() ? 1 : 0);
+    add(client.reclaim.value >> 20);
+    add(client.late ? 1 : 0);
     add(client.has.size());
     add(client.lost.size());
     for (const Grant& grant : client.unacked)
@@ -146,6 +151,7 @@ std::string World::fingerprint() const {
   }
   for (std::size_t j = 0; j < core_->job_count(); ++j) {
     add(core_->job_page(JobIndex{static_cast<std::uint32_t>(j)}).covered >> 20);
+    add(core_->job_page(JobIndex{static_cast<std::uint32_t>(j)}).reclaim_target >> 20);
     add(core_->book().jobs()[j].arrival);
   }
   const PoolFigures pool = core_->pool();

@@ -43,6 +43,7 @@ void World::help(bool works) {
   check_loosening(id);
   if (!works) return feed(events::UnmakeFailed{id, "cuMemFree failed", {now}});
   APPORTION_CHECK(slabs_.erase(id) == 1);
+  note_loosened(id);
   feed(events::ChunkUnmade{id, {now}});
 }
 
@@ -73,6 +74,10 @@ void World::helper_dies() {
   for (Action& action : helper_)
     if (!about_lost(action)) left.push_back(std::move(action));
   helper_ = std::move(left);
+  for (const ChunkId id : lost) {  // sooner or later
+    truth_[id].died = true;
+    note_loosened(id);
+  }
   if (!lost.empty()) feed(events::SlabsLost{{lost.begin(), lost.end()}, "signal 9", {now}});
   if (failed && !failed->chunks.empty()) scrub(*failed, false);
 }
@@ -84,16 +89,21 @@ void World::check_loosening(ChunkId id) {
                   rule(truth.owner).scrub == Scrub::never);
 }
 
+void World::note_loosened(ChunkId id) {
+  if (truth_[id].bytes == Truth::Bytes::owners) loosened_.insert(truth_[id].owner);
+}
+
 // The device names the helper for its context and the slabs it has, and processes that are dead as long as it
 // has not let go of what they had.
 void World::read_device() {
   now += 1'000'000'000;  // well past what a reading may lag behind
   events::DeviceRoom room{kTestDevice - physical() - kContext, kTestDevice, Bytes{}, {now}};
-  room.helper = kContext;
+  room.helper = true;
+  room.helper_bytes = kContext;
   for (const ChunkId id : slabs_)
-    room.helper += size_.at(id);
-  room.clients = room.helper;
-  room.foreign = room.helper;
+    room.helper_bytes += size_.at(id);
+  room.clients = room.helper_bytes;
+  room.foreign = room.helper_bytes;
   for (const Client& client : clients_)
     if (client.session) room.pids.push_back(client.pid);
   for (const std::set<std::int32_t>& dead : dead_pids_)

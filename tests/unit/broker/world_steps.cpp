@@ -35,6 +35,10 @@ std::vector<Step> World::steps(const std::vector<std::uint64_t>& sizes, bool fai
       out.push_back({Kind::nack, i});
       if (failures) out.push_back({Kind::unsent, i});
     }
+    if (client.reclaim.value != 0) {
+      out.push_back({Kind::give_back, i});
+      out.push_back({Kind::give_back_none, i});
+    }
     if (client.has.size() > in_grants) {
       out.push_back({Kind::release_one, i});
       if (client.has.size() > in_grants + 1) out.push_back({Kind::release_all, i});
