@@ -1,5 +1,5 @@
-// The link's part for what comes unasked: the watch between exchanges, and recalls and losses until somebody takes
-// them.
+// The link's part for what comes unasked: the watch between exchanges, and recalls and losses until somebody
+// takes them.
 #include <sys/epoll.h>
 
 #include <cerrno>

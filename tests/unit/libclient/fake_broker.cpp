@@ -239,7 +239,9 @@ bool FakeBroker::answer(Session& session, const wire::Message& message) {
   }
   if (const auto* release = std::get_if<wire::Release>(&message)) {
     for (std::size_t index = 0; index < release->part.count; ++index) {
-      seen_.released += static_cast<int>(take_back(session, release->ids[index]));
+      const auto had = static_cast<int>(take_back(session, release->ids[index]));
+      seen_.released += had;
+      seen_.strange += 1 - had;
     }
     if (release->part.part + 1 == release->part.parts) {
       publish();

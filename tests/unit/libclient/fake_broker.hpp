@@ -51,6 +51,7 @@ class FakeBroker {
     int nacked = 0;  // chunks
     Errc nack_reason{};
     int released = 0;  // chunks
+    int strange = 0;   // ids released that the session did not have
     std::vector<wire::Reclaimed> reclaimed;
     int detaches = 0;
     int hang_ups = 0;
