@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstdio>
+#include <utility>
 
 #include "libclient/offset_inline.hpp"
 
@@ -91,7 +92,15 @@ Result<Address> Arena::allocate(Bytes bytes, Stream stream) {
   if (node.state != BlockState::live) return Freed::exact;
   --counts_.live_blocks;
   range->blocks.release(id, tags_.acquire(stream), epoch_);
+  if (!sweeping_) [[unlikely]]
+    note_idle();
   return Freed::yes;
+}
+
+[[gnu::noinline, gnu::cold]] void Arena::note_idle() noexcept {
+  if (small_.blocks.slots().idle() == 0 && large_.blocks.slots().idle() == 0 && !assigned_) return;
+  sweeping_ = true;
+  due_.store(true, std::memory_order_relaxed);
 }
 
 [[gnu::flatten]] bool Arena::try_deallocate(Address block, Stream stream) noexcept {

@@ -19,6 +19,7 @@
 
 #include <algorithm>
 #include <array>
+#include <atomic>
 #include <map>
 #include <optional>
 #include <string>
@@ -95,6 +96,15 @@ class Arena {
   };
   [[nodiscard]] Given give(Bytes bytes, bool reserved_too, Quiesce how);
 
+  // Idle chunks that nobody asks for. due(): a chunk has become idle, or a thread keeps blocks, and no sweep
+  // is to come that would look at it; take_due() promises one. sweep() empties the magazines of threads that
+  // have done nothing since the last one, and gives back the chunks that were idle at kRipe sweeps in a row,
+  // as give() does by events and down to what was reserved. Whether another one could find something.
+  static constexpr std::uint8_t kRipe = 3;
+  [[nodiscard]] bool due() const noexcept { return due_.load(std::memory_order_relaxed); }
+  [[nodiscard]] bool take_due() noexcept { return due_.exchange(false); }
+  [[nodiscard]] bool sweep();
+
   // Slabs whose memory is gone, as the source says: nothing is allocated from them from here on, their live
   // blocks can be freed, and those without one are let go of. The bytes of blocks that are live there.
   // Errors: busy; what the source said; then it is to be called again.
@@ -150,7 +160,11 @@ class Arena {
   [[nodiscard]] bool push_slow(std::uint32_t unit, BlockTable::Entry entry, Stream stream) noexcept;
   // All threads' blocks go back to the range, or those freed on a stream that is going. Takes claims_ and the
   // short lock. busy: a handler inside either.
+  // asleep: only of threads that have done nothing since the last call with it; then whether others keep
+  // some.
   Status empty_magazines(std::optional<Stream> gone);
+  [[nodiscard]] bool empty_sleepers();
+  void empty(ThreadMagazines& thread, std::optional<Stream> gone) noexcept;
   [[nodiscard]] bool magazines_keep(std::uint32_t units) const noexcept;
   // Claims threads' magazines, so that they stay as they are. With claims_.
   [[nodiscard]] std::uint64_t claim_magazines(bool empty_too, std::uint64_t& missed) noexcept;
@@ -183,6 +197,7 @@ class Arena {
   }
   void note_peak() noexcept { peak_units_ = std::max(peak_units_, units_in_use()); }
   void note_mapped();
+  void note_idle() noexcept;  // where no sweep is to come
   [[nodiscard]] Bytes mapped() const;
 
   // With the slow lock held.
@@ -194,13 +209,13 @@ class Arena {
   [[nodiscard]] bool wait_for(std::uint64_t tags);
   void release_tags();  // only while nothing is taken aside
   // With both locks. Of slabs at least `limit` slots, but never more than `most`.
-  [[nodiscard]] Taken take_idle(std::uint32_t limit, bool clean = false, std::uint32_t most = ~0U);
+  [[nodiscard]] Taken take_idle(std::uint32_t limit, bool clean, std::uint8_t min_age, std::uint32_t most);
   void lose(Address slab);
   [[nodiscard]] Bytes lost_live() const;
   [[nodiscard]] Taken take_lost();
   [[nodiscard]] bool make_room(const Error& refused, Bytes needed);
   // floor: what slabs, which go whole, must leave mapped.
-  [[nodiscard]] Given give_back(Bytes target, Quiesce how, Bytes floor = {});
+  [[nodiscard]] Given give_back(Bytes target, Quiesce how, std::uint8_t min_age = 0, Bytes floor = {});
   [[nodiscard]] Given let_go(const Taken& taken, Quiesce how);
   [[nodiscard]] Status settle_by_events();
   [[nodiscard]] Status free_exact(Address block);
@@ -234,6 +249,9 @@ class Arena {
   Bytes reserved_;                   // by reserve: so much stays mapped
   std::uint64_t kept_units_ = 0;     // by magazines, as published
   ArenaStats counts_;                // of calls that magazines did not serve
+  bool sweeping_ = false;            // a sweep is to come
+  bool assigned_ = false;            // a thread\'s magazine to a stream, since the last sweep
+  std::atomic<bool> due_{false};
 };
 
 }  // namespace apportion

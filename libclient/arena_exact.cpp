@@ -1,6 +1,6 @@
 // Exact blocks: each with a driver handle, or a slab, of its own. With the slow lock held throughout.
 #include "libclient/arena.hpp"
-#include "libclient/arena_calls.hpp"
+#include "libclient/slow_path.hpp"
 
 namespace apportion {
 
@@ -44,6 +44,7 @@ Result<Address> Arena::allocate_exact(Bytes bytes) {
   ++counts_.growths;
   note_allocated(size.value / kUnit);
   note_mapped();
+  if (!sweeping_) note_idle();
   return block;
 }
 

@@ -3,8 +3,8 @@
 #include <algorithm>
 
 #include "libclient/arena.hpp"
-#include "libclient/arena_calls.hpp"
 #include "libclient/offset_inline.hpp"
+#include "libclient/slow_path.hpp"
 
 namespace apportion {
 
@@ -72,7 +72,7 @@ Result<Address> Arena::grow(Range& range, std::uint32_t units, Stream stream) {
       return Error{Errc::out_of_memory, "no run of addresses for " + to_text(Bytes{units * kUnit}) +
                                             ": the arena's range is too fragmented"};
     }
-    if (!slabs_) taken = take_idle(place.needed);
+    if (!slabs_) taken = take_idle(place.needed, false, 0, ~0U);
   }
   const Address target = slot_address(range, place.slot);
   std::uint32_t moved = 0;
@@ -119,30 +119,10 @@ Result<Address> Arena::grow(Range& range, std::uint32_t units, Stream stream) {
   counts_.chunks_moved += moved;
   counts_.chunks_leased += mapped - moved;
   note_mapped();
+  if (!sweeping_) note_idle();
   if (error) return *error;
   note_allocated(units);
   return range.base + range.blocks.node(block).offset * kUnit;
-}
-
-Arena::Taken Arena::take_idle(std::uint32_t limit, bool clean, std::uint32_t most) {
-  Taken taken;
-  const std::uint32_t idle = small_.blocks.slots().idle() + large_.blocks.slots().idle();
-  const std::uint32_t count = std::min(limit, idle);
-  const std::uint32_t room = slabs_ ? idle : count;  // slabs go whole
-  try {
-    taken.nodes.reserve(room);
-    taken.addresses.reserve(room);
-  } catch (const std::bad_alloc&) {
-    return taken;
-  }
-  for (Range* range : {&large_, &small_}) {
-    const auto already = static_cast<std::uint32_t>(taken.nodes.size());
-    for (const auto& slot : range->blocks.take_idle(count - std::min(count, already), clean, most)) {
-      taken.nodes.push_back({&range->blocks, slot.node});
-      taken.addresses.push_back(slot_address(*range, slot.slot));
-    }
-  }
-  return taken;
 }
 
 Status Arena::synchronize(Stream stream) {
@@ -173,100 +153,6 @@ void Arena::release_tags() {
     const auto one = static_cast<Tag>(tag);
     if (!tags_.is_pool(one) && !small_.blocks.carries(one) && !large_.blocks.carries(one)) tags_.release(one);
   }
-}
-
-Result<Bytes> Arena::trim_to(Bytes target) {
-  if (lock_.held_by_this_thread()) return arena_busy();
-  const SlowGuard guard(slow_);
-  if (!guard.held()) return arena_busy();
-  {
-    const Locked locked(lock_);
-    reserved_ = std::min(reserved_, target);
-  }
-  const Given given = give_back(target, Quiesce::synchronize);
-  if (given.error) return *given.error;
-  return given.bytes;
-}
-
-Arena::Given Arena::give(Bytes bytes, bool reserved_too, Quiesce how) {
-  if (lock_.held_by_this_thread()) return {{}, arena_busy()};
-  const SlowGuard guard(slow_);
-  if (!guard.held()) return {{}, arena_busy()};
-  Bytes target;
-  Bytes floor;
-  {
-    const Locked locked(lock_);
-    if (!reserved_too) floor = reserved_;
-    target = std::max(saturating_sub(mapped(), bytes), floor);
-  }
-  Given given = give_back(target, how, floor);
-  const Locked locked(lock_);
-  reserved_ = std::min(reserved_, mapped());
-  return given;
-}
-
-Status Arena::settle_by_events() {
-  std::uint64_t tags = 0;
-  {
-    const Locked locked(lock_);
-    if (tags_.capturing() || !source_.one_context()) {
-      return Error{Errc::busy, "a capture, or a context of the program's own: only its own calls can wait"};
-    }
-    for (std::uint32_t tag = 1; tag < kUnknown; ++tag) {
-      const auto one = static_cast<Tag>(tag);
-      if (small_.blocks.carries(one) || large_.blocks.carries(one)) tags |= std::uint64_t{1} << tag;
-    }
-    tags = tags_.with_events(tags, true);
-  }
-  if (tags != 0 && !wait_for(tags)) return Error{Errc::busy, "a stream is being captured"};
-  return Done{};
-}
-
-Arena::Given Arena::give_back(Bytes target, Quiesce how, Bytes floor) {
-  Taken taken;
-  {
-    const Locked locked(lock_);
-    if (mapped() <= target) return {};
-  }
-  static_cast<void>(empty_magazines(std::nullopt).ok());
-  const bool by_events = how == Quiesce::events;
-  if (by_events) {
-    if (Status settled = settle_by_events(); !settled) return {{}, settled.error()};
-  }
-  {
-    const Locked locked(lock_);
-    const Bytes above = saturating_sub(mapped(), target);
-    taken = take_idle(static_cast<std::uint32_t>(round_up(above, chunk_) / chunk_), by_events,
-                      static_cast<std::uint32_t>(saturating_sub(mapped(), floor) / chunk_));
-  }
-  return taken.nodes.empty() ? Given{} : let_go(taken, how);
-}
-
-Arena::Given Arena::let_go(const Taken& taken, Quiesce how) {
-  ChunkSource::Returned returned;
-  // K4: nobody can get these any more, so no work on them can come after what is waited for here.
-  const Status passed = how == Quiesce::events ? Status(Done{}) : synchronize(kNoStream);
-  if (passed.ok()) {
-    try {
-      returned = source_.unmap(taken.addresses);
-    } catch (const std::bad_alloc&) {
-      returned.error = no_host_memory();
-    }
-  } else {
-    returned.error = passed.error();
-  }
-  const Locked locked(lock_);
-  for (std::size_t index = 0; index < taken.nodes.size(); ++index) {
-    const Taken::Node& node = taken.nodes[index];
-    const bool lost = index >= returned.count && index < returned.count + returned.lost;
-    if (index < returned.count || lost) {
-      node.blocks->drop(node.id, lost);
-    } else {
-      node.blocks->put_back(node.id, passed.ok());
-    }
-  }
-  counts_.chunks_returned += returned.count;
-  return {chunk_ * returned.count, std::move(returned.error)};
 }
 
 // The job has no more for this session, and part of what it holds here is idle: `needed` of that goes back,
@@ -313,6 +199,7 @@ Status Arena::reserve(Bytes bytes) {
   reserved_ = std::max(reserved_, bytes);
   counts_.chunks_leased += count;
   note_mapped();
+  if (!sweeping_) note_idle();
   return Done{};
 }
 

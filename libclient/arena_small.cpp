@@ -172,6 +172,9 @@ Magazine* Arena::magazine_for(ThreadMagazines& mine, Stream stream) noexcept {
     flush_all(mine, mine.streams[place]);
   }
   mine.streams[place].stream = stream;
+  // What it will keep, without a lock and unseen, is given up by a sweep, once the thread sleeps.
+  assigned_ = true;
+  if (!sweeping_) note_idle();
   mine.near = place;
   return &mine.streams[place];
 }
@@ -239,6 +242,34 @@ void Arena::unclaim_magazines(std::uint64_t claimed) noexcept {
     magazines_.begin()[std::countr_zero(claimed)].flag.unclaim();
 }
 
+void Arena::empty(ThreadMagazines& thread, std::optional<Stream> gone) noexcept {
+  for (Magazine& magazine : thread.streams) {
+    if (!gone || magazine.stream == *gone) flush_all(thread, magazine);
+  }
+}
+
+bool Arena::empty_sleepers() {
+  const SlowGuard claims(claims_);
+  if (!claims.held() || lock_.held_by_this_thread()) return true;
+  bool others = false;
+  std::uint64_t missed = 0;
+  const std::uint64_t claimed = claim_magazines(true, missed);
+  for (std::uint64_t left = claimed; left != 0; left &= left - 1) {
+    ThreadMagazines& thread = magazines_.begin()[std::countr_zero(left)];
+    const std::uint64_t calls =
+        thread.allocations.load(std::memory_order_relaxed) + thread.frees.load(std::memory_order_relaxed);
+    if (std::exchange(thread.calls_seen, calls) != calls) {
+      others = true;
+      continue;
+    }
+    const ShortGuard guard(lock_);
+    APPORTION_CHECK(guard.held());
+    empty(thread, std::nullopt);
+  }
+  unclaim_magazines(claimed);
+  return others || missed != 0;
+}
+
 Status Arena::empty_magazines(std::optional<Stream> gone) {
   const SlowGuard claims(claims_);
   if (!claims.held() || lock_.held_by_this_thread()) return arena_busy();
@@ -250,10 +281,7 @@ Status Arena::empty_magazines(std::optional<Stream> gone) {
     APPORTION_CHECK(guard.held());
     for (std::uint64_t left = claimed; left != 0; left &= left - 1) {
       ThreadMagazines& thread = first[std::countr_zero(left)];
-      for (Magazine& magazine : thread.streams) {
-        if (gone && magazine.stream != *gone) continue;
-        flush_all(thread, magazine);
-      }
+      empty(thread, gone);
     }
   }
   unclaim_magazines(claimed);

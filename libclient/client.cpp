@@ -1,5 +1,6 @@
 #include "libclient/client.hpp"
 
+#include <algorithm>
 #include <cstdlib>
 
 namespace apportion {
@@ -103,7 +104,7 @@ constinit thread_local std::uint32_t Client::ticks_ = 0;
 Result<Address> Client::allocate(Bytes bytes, Stream stream, bool exact) {
   if (Status settled = settle_losses(); !settled) return settled.error();
   Result<Address> block = exact ? arena_->allocate_exact(bytes) : arena_->allocate(bytes, stream);
-  answer_recalls(Arena::Quiesce::synchronize);
+  settle_call();
   report();
   if (!block) return block;
   return pointer_of(*block);
@@ -114,7 +115,7 @@ Status Client::deallocate(Address pointer, Stream stream) {
   Status freed = block != 0 || pointer == 0 ? arena_->deallocate(block, stream) : Arena::not_live(pointer);
   // Under the address that the program knows.
   if (slabs_ != nullptr && !freed && freed.error().code == Errc::invalid) freed = Arena::not_live(pointer);
-  answer_recalls(Arena::Quiesce::synchronize);
+  settle_call();
   tick();
   return freed;
 }
@@ -135,7 +136,7 @@ Status Client::settle_losses() {
 
 Result<Bytes> Client::trim_to(Bytes mapped) {
   Result<Bytes> given = arena_->trim_to(mapped);
-  answer_recalls(Arena::Quiesce::synchronize);
+  settle_call();
   report();
   return given;
 }
@@ -143,7 +144,7 @@ Result<Bytes> Client::trim_to(Bytes mapped) {
 Status Client::reserve(Bytes bytes) {
   if (Status settled = settle_losses(); !settled) return settled;
   Status reserved = arena_->reserve(bytes);
-  answer_recalls(Arena::Quiesce::synchronize);
+  settle_call();
   report();
   return reserved;
 }
@@ -163,8 +164,23 @@ void Client::answer_recalls(Arena::Quiesce how) {
 }
 
 Status Client::start_attendant() {
+  // Seen idle at kRipe sweeps in a row: for `idle_return` at least, and half of that longer at most.
+  const std::uint64_t half_ms = broker_->welcome().idle_return_ms / 2;
+  sweep_every_ = std::chrono::milliseconds(std::clamp<std::uint64_t>(half_ms, 1, kMostSweepMs));
   if (Status started = attendant_.start(); !started) return started;
   return broker_->watch(attendant_.watch());
+}
+
+void Client::settle_call() {
+  answer_recalls(Arena::Quiesce::synchronize);
+  if (arena_->due()) have_swept();
+}
+
+// Once for each time that something becomes idle after a rest: a system call.
+void Client::have_swept() noexcept {
+  if (!arena_->take_due()) return;
+  sweep_wanted_ = true;
+  attendant_.wake();
 }
 
 std::optional<Attendant::Clock::time_point> Client::attend() noexcept {
@@ -174,9 +190,16 @@ std::optional<Attendant::Clock::time_point> Client::attend() noexcept {
       answer_recalls(Arena::Quiesce::events);
       report();
     }
+    const auto now = Attendant::Clock::now();
+    if (sweep_wanted_.exchange(false) && !next_sweep_) next_sweep_ = now + sweep_every_;
+    if (next_sweep_ && now >= *next_sweep_) {
+      next_sweep_.reset();
+      if (arena_->sweep()) next_sweep_ = Attendant::Clock::now() + sweep_every_;
+      report();
+    }
   } catch (const std::bad_alloc&) {  // F31: what was asked for is not given
   }
-  return std::nullopt;
+  return next_sweep_;
 }
 
 Result<apportion_info> Client::info() const {

@@ -43,6 +43,8 @@ class Client final : private Attendant::Duties {
   [[nodiscard]] bool try_deallocate(Address pointer, Stream stream) noexcept {
     const bool freed = arena_->try_deallocate(name_of(pointer), stream);
     if (freed) tick();
+    if (arena_->due()) [[unlikely]]
+      have_swept();
     return freed;
   }
   [[nodiscard]] bool interrupted() const noexcept {
@@ -78,7 +80,8 @@ class Client final : private Attendant::Duties {
 
  private:
   static constexpr std::uint32_t kReportEvery = 1021;  // a prime: a thread that takes turns reports for all
-  static constexpr std::uint32_t kLook = 16;           // blocks, for the largest free one of a report
+  static constexpr std::uint64_t kMostSweepMs = 86'400'000;  // a day: longer is never
+  static constexpr std::uint32_t kLook = 16;                 // blocks, for the largest free one of a report
 
   Client() = default;
   [[nodiscard]] Status open_device();
@@ -95,6 +98,9 @@ class Client final : private Attendant::Duties {
   std::optional<Attendant::Clock::time_point> attend() noexcept override;
   // Gives back what the broker asked for meanwhile: after the slow path, and on the session's thread.
   void answer_recalls(Arena::Quiesce how);
+  // After the slow path.
+  void settle_call();
+  void have_swept() noexcept;
 
   // With the ipc transport the arena's addresses are names.
   [[nodiscard]] Address pointer_of(Address name) const noexcept {
@@ -124,6 +130,9 @@ class Client final : private Attendant::Duties {
   const SlabSource* slabs_ = nullptr;  // source_, with the ipc transport
   std::atomic<std::uint32_t> settled_losses_{0};
   std::unique_ptr<Arena> arena_;
+  std::chrono::milliseconds sweep_every_{};
+  std::atomic<bool> sweep_wanted_{false};
+  std::optional<Attendant::Clock::time_point> next_sweep_;  // the session's thread's
   Attendant attendant_{*this};
   // Of a thread, over all sessions: threads share no word for it. initial-exec as ShortLock's (F48).
   static __attribute__((tls_model("initial-exec"))) constinit thread_local std::uint32_t ticks_;

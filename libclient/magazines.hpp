@@ -31,9 +31,10 @@ struct alignas(64) ThreadMagazines {
   std::atomic<std::uint64_t> frees{0};        // taken
   std::atomic<std::uint32_t> units{0};        // kept now, over all streams
 
-  std::uint32_t published = 0;  // of `units`, as the arena knows it; with the short lock
-  std::uint32_t near = 0;       // index of the magazine used last
-  std::uint32_t turn = 0;       // counts streams that found no place
+  std::uint32_t published = 0;   // of `units`, as the arena knows it; with the short lock
+  std::uint64_t calls_seen = 0;  // by the last sweep; whoever holds the arena's claims
+  std::uint32_t near = 0;        // index of the magazine used last
+  std::uint32_t turn = 0;        // counts streams that found no place
   std::array<Magazine, kStreams> streams;
 
   void add(std::uint32_t more) noexcept { units.store(kept() + more, std::memory_order_relaxed); }

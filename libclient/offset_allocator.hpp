@@ -100,13 +100,14 @@ class OffsetAllocator {
 
   // Takes mapped slots without a live block aside, out of reach of allocate: the first `limit`. With slabs,
   // the slots of whole slabs without a live block, until they are `limit` or more, never more than `most`.
-  // clean: only those that the GPU is known to have passed. None where the host has no memory. Linear in the
-  // number of blocks.
+  // clean: only those that the GPU is known to have passed. min_age: only those seen idle so often. None
+  // where the host has no memory. Linear in the number of blocks.
   struct TakenSlot {
     std::uint32_t slot;
     NodeId node;
   };
-  [[nodiscard]] std::vector<TakenSlot> take_idle(std::uint32_t limit, bool clean, std::uint32_t most = ~0U);
+  [[nodiscard]] std::vector<TakenSlot> take_idle(std::uint32_t limit, bool clean, std::uint8_t min_age = 0,
+                                                 std::uint32_t most = ~0U);
   // Free again; clean if the GPU was synchronised since it was taken, but for what is lost.
   void put_back(NodeId taken, bool passed);
   // What was taken aside is not mapped any more, or, where that failed, is never used again.
@@ -136,6 +137,7 @@ class OffsetAllocator {
 
   [[nodiscard]] const BlockNode& node(NodeId id) const { return nodes_[id]; }
   [[nodiscard]] const SlotMap& slots() const { return slots_; }
+  [[nodiscard]] SlotMap& slots() { return slots_; }
   [[nodiscard]] std::uint64_t live_units() const { return live_units_; }
   [[nodiscard]] std::uint64_t free_units() const;
   // What take_idle could take: with slabs, linear in their slots.
@@ -172,10 +174,11 @@ class OffsetAllocator {
   void forget_slab(std::uint32_t slot);
   // The slab that holds a slot; null: none does.
   [[nodiscard]] const Slab* slab_of(std::uint32_t slot) const;
-  [[nodiscard]] bool is_idle(const Slab& slab) const;
+  [[nodiscard]] bool is_idle(const Slab& slab, std::uint8_t min_age = 0) const;
   [[nodiscard]] bool is_clean(const Slab& slab, NodeId& id) const;
   [[nodiscard]] std::uint32_t idle_slab_slots() const;
-  [[nodiscard]] std::vector<TakenSlot> take_idle_slabs(std::uint32_t limit, bool clean, std::uint32_t most);
+  [[nodiscard]] std::vector<TakenSlot> take_idle_slabs(std::uint32_t limit, bool clean, std::uint8_t min_age,
+                                                       std::uint32_t most);
   // All slots of these slabs, by address, which are all free.
   [[nodiscard]] std::vector<TakenSlot> take_slabs(const std::vector<Slab>& slabs);
   [[nodiscard]] std::string check_slabs() const;

@@ -42,9 +42,9 @@ const OffsetAllocator::Slab* OffsetAllocator::slab_of(std::uint32_t slot) const 
   return slot - slab.first < slab.slots ? &slab : nullptr;
 }
 
-bool OffsetAllocator::is_idle(const Slab& slab) const {
+bool OffsetAllocator::is_idle(const Slab& slab, std::uint8_t min_age) const {
   for (std::uint32_t slot = slab.first; slot != slab.first + slab.slots; ++slot) {
-    if (!slots_.idle(slot)) return false;
+    if (!slots_.idle(slot) || slots_.age(slot) < min_age) return false;
   }
   return true;
 }
@@ -66,13 +66,14 @@ bool OffsetAllocator::is_clean(const Slab& slab, NodeId& id) const {
 }
 
 std::vector<OffsetAllocator::TakenSlot> OffsetAllocator::take_idle_slabs(std::uint32_t limit, bool clean,
+                                                                         std::uint8_t min_age,
                                                                          std::uint32_t most) {
   std::vector<Slab> chosen;
   std::uint32_t count = 0;
   NodeId id = first_;
   try {
     for (const Slab& slab : slab_list_) {
-      if (count >= limit || slab.slots > most - count || !is_idle(slab)) continue;
+      if (count >= limit || slab.slots > most - count || !is_idle(slab, min_age)) continue;
       if (clean && !is_clean(slab, id)) continue;
       chosen.push_back(slab);
       count += slab.slots;

@@ -167,8 +167,8 @@ bool OffsetAllocator::free_run(NodeId id, std::uint32_t end, bool clean) const {
 }
 
 std::vector<OffsetAllocator::TakenSlot> OffsetAllocator::take_idle(std::uint32_t limit, bool clean,
-                                                                   std::uint32_t most) {
-  if (slabs_) return take_idle_slabs(limit, clean, most);
+                                                                   std::uint8_t min_age, std::uint32_t most) {
+  if (slabs_) return take_idle_slabs(limit, clean, min_age, most);
   const std::uint32_t slot_units = slots_.units_per_slot();
   const std::uint32_t count = std::min(limit, slots_.idle());
   std::vector<TakenSlot> taken;
@@ -188,7 +188,7 @@ std::vector<OffsetAllocator::TakenSlot> OffsetAllocator::take_idle(std::uint32_t
       continue;
     }
     from = start + slot_units;
-    if (!free_run(id, from, clean)) continue;
+    if (slots_.age(slot) < min_age || !free_run(id, from, clean)) continue;
     id = carve(id, start, slot_units);
     taken.push_back({slot, id});
   }

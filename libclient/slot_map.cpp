@@ -23,7 +23,18 @@ void SlotMap::set_state(std::uint32_t slot, State state) {
   if (state == State::chunk) {
     ++mapped_;
     ++idle_;
+    slots_[slot].age = 0;
   }
+}
+
+SlotMap::Ages SlotMap::grow_older(std::uint8_t ripe) {
+  Ages ages;
+  for (Slot& slot : slots_) {
+    if (slot.state != State::chunk || slot.live != 0) continue;
+    if (slot.age < ripe) ++slot.age;
+    ++(slot.age == ripe ? ages.ripe : ages.young);
+  }
+  return ages;
 }
 
 }  // namespace apportion

@@ -34,6 +34,15 @@ class SlotMap {
   [[nodiscard]] std::uint32_t mapped() const { return mapped_; }
   [[nodiscard]] std::uint32_t idle() const { return idle_; }
 
+  // Every idle chunk has been seen idle once more, in a row. How many were seen so `ripe` times or more, and
+  // fewer.
+  struct Ages {
+    std::uint32_t ripe = 0;
+    std::uint32_t young = 0;
+  };
+  Ages grow_older(std::uint8_t ripe);
+  [[nodiscard]] std::uint8_t age(std::uint32_t slot) const { return slots_[slot].age; }
+
   // A slot with live blocks cannot change its state.
   void set_state(std::uint32_t slot, State state);
 
@@ -41,16 +50,15 @@ class SlotMap {
     const std::uint32_t last = slot_of(unit + units - 1);
     std::uint32_t slot = slot_of(unit);
     do {
-      if (slots_[slot].live++ == 0) [[unlikely]]
-        --idle_;
+      slots_[slot].age = 0;  // whether it was idle or not: cheaper than asking
+      if (slots_[slot].live++ == 0) --idle_;
     } while (++slot <= last);
   }
   void remove_block(std::uint32_t unit, std::uint32_t units) {
     const std::uint32_t last = slot_of(unit + units - 1);
     std::uint32_t slot = slot_of(unit);
     do {
-      if (--slots_[slot].live == 0) [[unlikely]]
-        ++idle_;
+      if (--slots_[slot].live == 0) ++idle_;
     } while (++slot <= last);
   }
 
@@ -59,6 +67,7 @@ class SlotMap {
   struct Slot {
     std::uint32_t live = 0;
     State state = State::hole;
+    std::uint8_t age = 0;  // times it was seen idle, in a row
   };
 
   std::uint32_t units_per_slot_;

@@ -17,7 +17,6 @@ def dev(*arguments):
 def main():
     tap = Tap()
     for arguments, line in ((("biuld",), 'dev: there is no verb "biuld"; ./dev lists the verbs\n'),
-                            (("bench",), "dev: bench comes with a later version; speed is not measured yet\n"),
                             (("install",), "dev: install needs a folder: ./dev install PREFIX\n")):
         ran = dev(*arguments)
         tap.check(f"./dev {arguments[0]} is one line on standard error, exit status 1",

@@ -102,6 +102,7 @@ PLANTED = [
     ("the broker including the client library", "broker/planted.cpp", '#include "libclient/arena.hpp"\n', "may include only"),
     ("the client library including the broker", "libclient/planted.cpp", '#include "broker/book.hpp"\n', "may include only"),
     ("the product including tests", "gpu/planted.cpp", '#include "tests/support/catch.hpp"\n', "nothing includes"),
+    ("the product including bench", "libclient/planted.cpp", '#include "bench/report.hpp"\n', "nothing includes"),
     ("a CUDA header in the broker", "broker/planted.cpp", "#include <cuda.h>\n", "CUDA headers belong"),
     ("Asio outside the broker's shell", "broker/pool_planted.cpp", "#include <asio.hpp>\n", "know Asio"),
     ("a clock in the pure core", "broker/core_planted.cpp", "#include <chrono>\n", "pure core"),

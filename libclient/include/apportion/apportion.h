@@ -16,7 +16,8 @@
  * needs the driver or the broker. Signals: a handler that interrupted a call of this library gets what the
  * arena has room for, else APPORTION_BUSY, and never deadlocks. Growth uses malloc and is not for handlers
  * that may have interrupted malloc elsewhere. Each session has one thread of the library's, which sleeps
- * until the broker asks for memory that is idle, and then gives it back; all signals are blocked on it. fork:
+ * until the broker asks for memory that is idle, or some has been idle for the config's `idle_return`, and
+ * then gives it back; all signals are blocked on it. fork:
  * the child is not attached. Its calls answer APPORTION_NOT_ATTACHED, and the parent notices nothing. CUDA
  * itself does not survive fork: exec, or start workers with spawn. exec: nothing is passed on. Broker gone:
  * what is held stays usable, and allocations that fit into it go on; more answers APPORTION_DISCONNECTED.

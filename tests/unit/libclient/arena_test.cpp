@@ -8,14 +8,9 @@
 
 using namespace apportion;
 using apportion::testing::ModelArena;
+using apportion::testing::must_allocate;
 
 namespace {
-
-Address must_allocate(Arena& arena, Bytes bytes, Stream stream = 0) {
-  const Result<Address> block = arena.allocate(bytes, stream);
-  if (!block.ok()) FAIL(block.error().message);
-  return *block;
-}
 
 std::size_t count(const std::vector<std::string>& calls, const std::string& call) {
   return static_cast<std::size_t>(std::count(calls.begin(), calls.end(), call));

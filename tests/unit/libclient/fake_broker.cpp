@@ -270,6 +270,7 @@ void FakeBroker::welcome(Session& session, const wire::Hello& hello) {
   message.pool_bytes = (kChunk * limit_chunks_).value;
   message.device_total_bytes = device_.facts().total.value;
   message.wait_ms = 0;
+  message.idle_return_ms = idle_return_ms;
   message.flags =
       wire::Welcome::kSimulated | (memory_ == Memory::slabs ? wire::Welcome::kSlabs : std::uint32_t{0});
   message.job.set("trainer");

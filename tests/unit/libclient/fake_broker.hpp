@@ -74,6 +74,8 @@ class FakeBroker {
   // Asks the session for memory, unasked. The session must be attached.
   void recall(Bytes bytes);
 
+  std::atomic<std::uint64_t> idle_return_ms{30'000};  // as WELCOME says it
+
   // What it does wrong.
   std::atomic<std::uint32_t> part_chunks{128};  // chunks in one GRANT message
   std::atomic<bool> mute{false};                // does not answer REQUEST

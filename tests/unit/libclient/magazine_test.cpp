@@ -8,17 +8,12 @@
 
 using namespace apportion;
 using apportion::testing::ModelArena;
+using apportion::testing::must_allocate;
 
 namespace {
 
 constexpr Stream kA = 0xa000;
 constexpr Stream kB = 0xb000;
-
-Address must_allocate(Arena& arena, Bytes bytes, Stream stream = 0) {
-  const Result<Address> block = arena.allocate(bytes, stream);
-  if (!block.ok()) FAIL(block.error().message);
-  return *block;
-}
 
 // Allocates and frees one block of each of some sizes, so that magazines have something.
 void use(Arena& arena, Stream stream = 0) {

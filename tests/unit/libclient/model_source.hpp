@@ -4,6 +4,7 @@
 
 #include <atomic>
 #include <cstdint>
+#include <cstdio>
 #include <functional>
 #include <map>
 #include <optional>
@@ -196,5 +197,15 @@ struct ModelArena {
   ModelSource source;
   Arena arena;
 };
+
+// Ends the program where there is no block: a test that goes on proves nothing. Not of a test framework's:
+// trace_pairs has none.
+inline Address must_allocate(Arena& arena, Bytes bytes, Stream stream = 0) {
+  if (const Address block = arena.try_allocate(bytes, stream); block != 0) return block;
+  const Result<Address> block = arena.allocate(bytes, stream);
+  if (!block) std::fprintf(stderr, "%s\n", block.error().message.c_str());
+  APPORTION_CHECK(block.ok());
+  return *block;
+}
 
 }  // namespace apportion::testing

@@ -115,6 +115,25 @@ TEST_CASE("F56: a program that works in a context of its own is not waited for b
   driver.ctx_destroy(own);
 }
 
+TEST_CASE("idle chunks go back by themselves after the broker's idle time, and then the session sleeps") {
+  FakeBroker broker;
+  broker.idle_return_ms = 4;
+  const Gpu gpu;
+  auto client = attach(broker);
+  const std::uint64_t violations = control().violations();
+  const Address live = *client->allocate(2_MiB, gpu.handle(0), false);
+  for (int round = 1; round <= 2; ++round) {
+    const Address block = *client->allocate(2_MiB, gpu.handle(0), false);
+    gpu.work_on(block, 2_MiB, 0);
+    REQUIRE(client->try_deallocate(block, gpu.handle(0)));
+    REQUIRE(broker.wait([&](const FakeBroker::Seen& seen) { return seen.released == round; }));
+  }
+  CHECK(broker.leased() == 1);
+  CHECK(control().violations() == violations);
+  CHECK(usable(live, 2_MiB));
+  CHECK(client->check().ok());
+}
+
 // The adversary of K4: a thread that takes memory and launches while another gives it back.
 TEST_CASE("K4: memory that is given back beside allocations and launches is never under work") {
   FakeBroker broker;

@@ -1,5 +1,5 @@
-// What the files of the slow path share: the short lock between calls of the source, and what its answers
-// mean.
+// What the files of the arena's slow path share: its use of the short lock, and calls of the source that
+// survive a host without memory. Included by arena_slow.cpp, arena_exact.cpp and arena_give.cpp alone.
 #pragma once
 
 #include <new>
