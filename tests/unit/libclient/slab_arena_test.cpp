@@ -206,6 +206,21 @@ TEST_CASE("F56: slabs: for somebody else whole ones go, and none that would cut 
   CHECK(slabs.broken() == "");
 }
 
+TEST_CASE("slabs: one that was idle long enough goes, whole; one with a live block in it does not") {
+  SlabArena slabs(64, 1);
+  slabs.source.by_events = true;
+  REQUIRE(slabs.free(must_allocate(slabs, 8_MiB)).ok());
+  const Address pin = must_allocate(slabs, 1_MiB);
+  REQUIRE(slabs.free(must_allocate(slabs, 12_MiB)).ok());
+  for (int times = 0; times < Arena::kRipe; ++times) {
+    CHECK(slabs.source.slabs.size() == 2);
+    static_cast<void>(slabs.arena.sweep());
+  }
+  CHECK(slabs.source.slabs.size() == 1);
+  CHECK(slabs.source.slab_with(pin, 1_MiB).has_value());
+  CHECK(slabs.broken() == "");
+}
+
 TEST_CASE("K4: slabs: without a synchronise only those go whose frees the GPU has passed") {
   SlabArena slabs(64, 1);
   slabs.source.by_events = true;
