@@ -67,6 +67,8 @@ class SlabImport {
 
   // No work of the GPU's may still use it (rule 18). On an error it is still open and still owned.
   Status close();
+  // It stays open until the process or the context ends: where nobody can say that the GPU is done with it.
+  void leave_open() { driver_ = nullptr; }
 
   [[nodiscard]] CUdeviceptr address() const { return address_; }
   [[nodiscard]] Bytes size() const { return size_; }

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cstdio>
 
+#include "libclient/offset_inline.hpp"
+
 namespace apportion {
 
 Error Arena::arena_busy() {
@@ -20,12 +22,14 @@ Error Arena::not_live(Address block) {
 
 Arena::Arena(const ArenaRanges& ranges, ChunkSource& source)
     : source_(source),
+      slabs_(ranges.slabs),
       chunk_(ranges.chunk),
       granularity_(ranges.granularity),
       growth_chunks_(std::max(ranges.growth_chunks, 1U)),
       magazines_(ranges.membarrier),
-      small_{ranges.small, ranges.small_bytes().value,
-             OffsetAllocator(ranges.small_slots, static_cast<std::uint32_t>(chunk_.value / kUnit), 0)},
+      small_{
+          ranges.small, ranges.small_bytes().value,
+          OffsetAllocator(ranges.small_slots, static_cast<std::uint32_t>(chunk_.value / kUnit), 0, slabs_)},
       large_{ranges.large, ranges.large_bytes().value,
              OffsetAllocator(ranges.large_slots, static_cast<std::uint32_t>(chunk_.value / kUnit), 11)} {
   static_assert(ArenaRanges::kSmallBlock == kUnit << 11,
@@ -33,20 +37,16 @@ Arena::Arena(const ArenaRanges& ranges, ChunkSource& source)
   APPORTION_CHECK(small_.bytes <= ArenaRanges::kMaxRange && large_.bytes <= ArenaRanges::kMaxRange);
   APPORTION_CHECK(chunk_.value % kUnit == 0 && chunk_.value > ArenaRanges::kSmallBlock);
   APPORTION_CHECK(granularity_.value > 0 && chunk_.value % granularity_.value == 0);
+  if (!slabs_) return;
+  lost_ = tags_.make_pool();
+  APPORTION_CHECK(small_.blocks.make_pool(lost_));
 }
 
 Address Arena::take(Range& range, std::uint32_t units, Stream stream) noexcept {
   const NodeId id = range.blocks.allocate(units, tags_.find(stream));
   if (id == kNoNode) return 0;
-  note_allocated({units * kUnit});
+  note_allocated(units);
   return range.base + range.blocks.node(id).offset * kUnit;
-}
-
-void Arena::note_allocated(Bytes size) noexcept {
-  ++counts_.num_allocs;
-  ++counts_.live_blocks;
-  note_peak();
-  counts_.largest_alloc_size = std::max(counts_.largest_alloc_size, size);
 }
 
 [[gnu::flatten]] Address Arena::try_allocate(Bytes bytes, Stream stream) noexcept {
@@ -78,7 +78,7 @@ Result<Address> Arena::allocate(Bytes bytes, Stream stream) {
                        stream);
 }
 
-[[gnu::flatten]] Arena::Freed Arena::free_block(Address block, Stream stream) noexcept {
+[[gnu::always_inline]] inline Arena::Freed Arena::free_block(Address block, Stream stream) noexcept {
   Range* const range = range_of(block);
   if (range == nullptr) return Freed::not_live;
   if (range == &small_ && push(static_cast<std::uint32_t>((block - small_.base) / kUnit), stream))
@@ -94,7 +94,7 @@ Result<Address> Arena::allocate(Bytes bytes, Stream stream) {
   return Freed::yes;
 }
 
-bool Arena::try_deallocate(Address block, Stream stream) noexcept {
+[[gnu::flatten]] bool Arena::try_deallocate(Address block, Stream stream) noexcept {
   return free_block(block, stream) == Freed::yes;
 }
 
@@ -138,12 +138,12 @@ Result<Bytes> Arena::size_of(Address block) {
   const NodeId id = range->blocks.find_live(static_cast<std::uint32_t>((block - range->base) / kUnit));
   if (id == kNoNode) return not_live(block);
   const BlockNode& node = range->blocks.node(id);
-  return node.state == BlockState::exact ? exact_.at(block) : Bytes{node.units * kUnit};
+  return node.state == BlockState::exact ? exact_.at(block).size : Bytes{node.units * kUnit};
 }
 
 Bytes Arena::mapped() const {
   return chunk_ * (std::uint64_t{small_.blocks.slots().mapped()} + large_.blocks.slots().mapped()) +
-         exact_bytes_;
+         Bytes{exact_units_ * kUnit};
 }
 
 void Arena::note_mapped() {
@@ -164,17 +164,19 @@ Result<ArenaStats> Arena::stats(std::uint32_t look) {
   stats.num_allocs += stats.magazine_hits;
   stats.magazine_bytes = Bytes{kept_units * kUnit};
   const Bytes live{(small_.blocks.live_units() + large_.blocks.live_units()) * kUnit};
-  stats.bytes_in_use = saturating_sub(live, stats.magazine_bytes) + exact_bytes_;
-  counts_.peak_bytes_in_use = std::max(counts_.peak_bytes_in_use, stats.bytes_in_use);
-  stats.peak_bytes_in_use = counts_.peak_bytes_in_use;
+  stats.bytes_in_use = saturating_sub(live, stats.magazine_bytes) + Bytes{exact_units_ * kUnit};
+  peak_units_ = std::max(peak_units_, stats.bytes_in_use.value / kUnit);
+  stats.peak_bytes_in_use = Bytes{peak_units_ * kUnit};
+  stats.largest_alloc_size = Bytes{largest_units_ * kUnit};
   stats.pool_bytes = mapped();
   stats.largest_free_block_bytes =
       Bytes{std::max(small_.blocks.largest_free(look), large_.blocks.largest_free(look)) * kUnit};
-  stats.idle_bytes = chunk_ * (std::uint64_t{small_.blocks.slots().idle()} + large_.blocks.slots().idle());
-  stats.cached_bytes =
-      Bytes{(small_.blocks.free_units() + large_.blocks.free_units()) * kUnit} + stats.magazine_bytes;
-  stats.graph_pool_bytes = Bytes{(small_.blocks.pool_units() + large_.blocks.pool_units()) * kUnit};
-  stats.pending_bytes = Bytes{(small_.blocks.pending_units() + large_.blocks.pending_units()) * kUnit};
+  stats.idle_bytes = chunk_ * (std::uint64_t{small_.blocks.idle_slots()} + large_.blocks.idle_slots());
+  const Bytes lost{(slabs_ ? small_.blocks.free_units(lost_) : 0) * kUnit};
+  const auto free = [this, lost](std::uint64_t units) { return saturating_sub(Bytes{units * kUnit}, lost); };
+  stats.cached_bytes = free(small_.blocks.free_units() + large_.blocks.free_units()) + stats.magazine_bytes;
+  stats.graph_pool_bytes = free(small_.blocks.pool_units() + large_.blocks.pool_units());
+  stats.pending_bytes = free(small_.blocks.pending_units() + large_.blocks.pending_units());
   if (stats.cached_bytes.value != 0) {
     stats.fragmentation = 1.0 - static_cast<double>(stats.largest_free_block_bytes.value) /
                                     static_cast<double>(stats.cached_bytes.value);
@@ -208,14 +210,14 @@ std::string Arena::check_ranges() const {
     }
   }
   Bytes exact{0};
-  for (const auto& [address, bytes] : exact_) {
+  for (const auto& [address, block] : exact_) {
     const NodeId id = large_.blocks.find_live(static_cast<std::uint32_t>((address - large_.base) / kUnit));
     if (id == kNoNode || large_.blocks.node(id).state != BlockState::exact) {
       return "an exact block has no node";
     }
-    exact += bytes;
+    exact += block.size;
   }
-  if (exact != exact_bytes_) return "exact bytes are miscounted";
+  if (exact.value != exact_units_ * kUnit) return "exact bytes are miscounted";
   return {};
 }
 

@@ -10,6 +10,9 @@
 // must be ordered on S after the block's last use, wherever that was. Never: holds the short lock across a
 // call of the source; reads or writes device memory.
 //
+// With slabs (ArenaRanges::slabs) nothing is moved, and only whole slabs without a live block are given back:
+// when the broker has no more, before it is asked again.
+//
 // Thread-safe. From a signal handler that interrupted the arena itself: Errc::busy, never a deadlock (F48).
 // deallocate works after any failure of the source.
 #pragma once
@@ -92,6 +95,13 @@ class Arena {
   };
   [[nodiscard]] Given give(Bytes bytes, bool reserved_too, Quiesce how);
 
+  // Slabs whose memory is gone, as the source says: nothing is allocated from them from here on, their live
+  // blocks can be freed, and those without one are let go of. The bytes of blocks that are live there.
+  // Errors: busy; what the source said; then it is to be called again.
+  [[nodiscard]] Result<Bytes> settle_lost();
+
+  // What deallocate answers where no live block starts.
+  [[nodiscard]] static Error not_live(Address block);
   // The size of the live block that starts at `block`.
   [[nodiscard]] Result<Bytes> size_of(Address block);
   // The largest free block is the largest of the first `look` of the largest sizes: at most 3.2 % too small.
@@ -106,7 +116,6 @@ class Arena {
 
  private:
   [[nodiscard]] static Error arena_busy();
-  [[nodiscard]] static Error not_live(Address block);
 
   struct Range {
     Address base;
@@ -127,7 +136,7 @@ class Arena {
   [[nodiscard]] Freed free_block(Address block, Stream stream) noexcept;
 
   [[nodiscard]] Range& range_for(Bytes bytes) {
-    return bytes.value <= ArenaRanges::kSmallBlock ? small_ : large_;
+    return slabs_ || bytes.value <= ArenaRanges::kSmallBlock ? small_ : large_;
   }
   [[nodiscard]] Range* range_of(Address address);
   [[nodiscard]] Address slot_address(const Range& range, std::uint32_t slot) const {
@@ -160,13 +169,19 @@ class Arena {
   [[nodiscard]] Tag find_pool(std::uint64_t pool) const;
 
   // With the short lock held.
-  [[nodiscard]] Bytes in_use() const {
-    return Bytes{(small_.blocks.live_units() + large_.blocks.live_units() - kept_units_) * kUnit} +
-           exact_bytes_;
+  [[nodiscard]] std::uint64_t units_in_use() const {
+    const std::uint64_t all = small_.blocks.live_units() + large_.blocks.live_units() + exact_units_;
+    return all > kept_units_ ? all - kept_units_
+                             : 0;  // what is published can be what others have freed since
   }
   [[nodiscard]] Address take(Range& range, std::uint32_t units, Stream stream) noexcept;
-  void note_allocated(Bytes size) noexcept;
-  void note_peak() noexcept { counts_.peak_bytes_in_use = std::max(counts_.peak_bytes_in_use, in_use()); }
+  void note_allocated(std::uint64_t units) noexcept {
+    ++counts_.num_allocs;
+    ++counts_.live_blocks;
+    largest_units_ = std::max(largest_units_, units);
+    note_peak();
+  }
+  void note_peak() noexcept { peak_units_ = std::max(peak_units_, units_in_use()); }
   void note_mapped();
   [[nodiscard]] Bytes mapped() const;
 
@@ -178,12 +193,20 @@ class Arena {
   [[nodiscard]] Address settle_and_take(Range& range, std::uint32_t units, Stream stream);
   [[nodiscard]] bool wait_for(std::uint64_t tags);
   void release_tags();  // only while nothing is taken aside
-  [[nodiscard]] Taken take_idle(std::uint32_t limit, bool clean = false);  // with both locks
-  [[nodiscard]] Given give_back(Bytes target, Quiesce how);
+  // With both locks. Of slabs at least `limit` slots, but never more than `most`.
+  [[nodiscard]] Taken take_idle(std::uint32_t limit, bool clean = false, std::uint32_t most = ~0U);
+  void lose(Address slab);
+  [[nodiscard]] Bytes lost_live() const;
+  [[nodiscard]] Taken take_lost();
+  [[nodiscard]] bool make_room(const Error& refused, Bytes needed);
+  // floor: what slabs, which go whole, must leave mapped.
+  [[nodiscard]] Given give_back(Bytes target, Quiesce how, Bytes floor = {});
+  [[nodiscard]] Given let_go(const Taken& taken, Quiesce how);
   [[nodiscard]] Status settle_by_events();
   [[nodiscard]] Status free_exact(Address block);
 
   ChunkSource& source_;
+  const bool slabs_;
   const Bytes chunk_;
   const Bytes granularity_;
   const std::uint32_t growth_chunks_;
@@ -196,14 +219,21 @@ class Arena {
   Range small_;
   Range large_;
   StreamTags tags_;
+  Tag lost_ = kClean;                              // with slabs: of what lies in slabs whose memory is gone
   std::array<std::uint64_t, kTags> pool_names_{};  // of graph pools, by tag
   std::uint64_t last_pool_ = 0;
-  std::uint32_t epoch_ = 1;         // of the frees that happen now
-  std::map<Address, Bytes> exact_;  // sizes of exact blocks, also of one that is being made
-  Bytes exact_bytes_;
-  Bytes reserved_;                // by reserve: so much stays mapped
-  std::uint64_t kept_units_ = 0;  // by magazines, as published
-  ArenaStats counts_;             // of calls that magazines did not serve
+  std::uint32_t epoch_ = 1;  // of the frees that happen now
+  struct Exact {
+    Bytes size;
+    bool gone = false;
+  };
+  std::map<Address, Exact> exact_;  // exact blocks, also one that is being made
+  std::uint64_t exact_units_ = 0;
+  std::uint64_t peak_units_ = 0;     // in use
+  std::uint64_t largest_units_ = 0;  // of an allocation
+  Bytes reserved_;                   // by reserve: so much stays mapped
+  std::uint64_t kept_units_ = 0;     // by magazines, as published
+  ArenaStats counts_;                // of calls that magazines did not serve
 };
 
 }  // namespace apportion

@@ -1,47 +1,12 @@
-// The arena's slow path: growth, moving idle chunks, synchronising, giving back, exact blocks. Everything
+// The arena's slow path: growth, moving idle chunks, synchronising, giving back. Everything
 // here runs with the slow lock held, and takes the short lock only between calls of the source.
 #include <algorithm>
-#include <new>
 
 #include "libclient/arena.hpp"
+#include "libclient/arena_calls.hpp"
+#include "libclient/offset_inline.hpp"
 
 namespace apportion {
-
-namespace {
-
-// The short lock for the slow path. It can always be had: a handler that interrupted its holder was turned
-// away before it got the slow lock.
-class Locked {
- public:
-  explicit Locked(ShortLock& lock) noexcept : lock_(lock) { APPORTION_CHECK(lock_.lock()); }
-  ~Locked() { lock_.unlock(); }
-  Locked(const Locked&) = delete;
-  Locked& operator=(const Locked&) = delete;
-
- private:
-  ShortLock& lock_;
-};
-
-Error no_host_memory() {
-  return {Errc::out_of_memory, "no host memory"};  // so short that it is no allocation itself
-}
-
-// Calls the source. F31: where the host has no memory for the call, it has mapped and unmapped nothing.
-template <typename Call>
-auto shielded(Call&& call) -> decltype(call()) {
-  try {
-    return call();
-  } catch (const std::bad_alloc&) {
-    return no_host_memory();
-  }
-}
-
-// Whether giving back what this process holds idle could turn the answer.
-bool out_of_room(const Error& error) {
-  return error.code == Errc::quota || error.code == Errc::out_of_memory;
-}
-
-}  // namespace
 
 Result<Address> Arena::allocate_slow(Range& range, std::uint32_t units, Stream stream) {
   {
@@ -107,7 +72,7 @@ Result<Address> Arena::grow(Range& range, std::uint32_t units, Stream stream) {
       return Error{Errc::out_of_memory, "no run of addresses for " + to_text(Bytes{units * kUnit}) +
                                             ": the arena's range is too fragmented"};
     }
-    taken = take_idle(place.needed);
+    if (!slabs_) taken = take_idle(place.needed);
   }
   const Address target = slot_address(range, place.slot);
   std::uint32_t moved = 0;
@@ -125,9 +90,13 @@ Result<Address> Arena::grow(Range& range, std::uint32_t units, Stream stream) {
     }
   }
   if (!error && mapped < place.needed) {
-    const Result<std::uint32_t> leased = shielded([&] {
-      return source_.map(target + mapped * chunk_.value, place.needed - mapped, place.wanted - mapped);
-    });
+    const auto lease = [&](std::uint32_t want) {
+      return shielded(
+          [&] { return source_.map(target + mapped * chunk_.value, place.needed - mapped, want); });
+    };
+    Result<std::uint32_t> leased = lease(place.wanted - mapped);
+    if (!leased.ok() && slabs_ && make_room(leased.error(), chunk_ * place.needed))
+      leased = lease(place.needed);
     if (leased.ok()) {
       APPORTION_CHECK(*leased >= place.needed - mapped && *leased <= place.wanted - mapped);
       mapped += *leased;
@@ -151,22 +120,24 @@ Result<Address> Arena::grow(Range& range, std::uint32_t units, Stream stream) {
   counts_.chunks_leased += mapped - moved;
   note_mapped();
   if (error) return *error;
-  note_allocated({units * kUnit});
+  note_allocated(units);
   return range.base + range.blocks.node(block).offset * kUnit;
 }
 
-Arena::Taken Arena::take_idle(std::uint32_t limit, bool clean) {
+Arena::Taken Arena::take_idle(std::uint32_t limit, bool clean, std::uint32_t most) {
   Taken taken;
-  const std::uint32_t count = std::min(limit, small_.blocks.slots().idle() + large_.blocks.slots().idle());
+  const std::uint32_t idle = small_.blocks.slots().idle() + large_.blocks.slots().idle();
+  const std::uint32_t count = std::min(limit, idle);
+  const std::uint32_t room = slabs_ ? idle : count;  // slabs go whole
   try {
-    taken.nodes.reserve(count);
-    taken.addresses.reserve(count);
+    taken.nodes.reserve(room);
+    taken.addresses.reserve(room);
   } catch (const std::bad_alloc&) {
     return taken;
   }
   for (Range* range : {&large_, &small_}) {
-    const auto left = count - static_cast<std::uint32_t>(taken.nodes.size());
-    for (const auto& slot : range->blocks.take_idle(left, clean)) {
+    const auto already = static_cast<std::uint32_t>(taken.nodes.size());
+    for (const auto& slot : range->blocks.take_idle(count - std::min(count, already), clean, most)) {
       taken.nodes.push_back({&range->blocks, slot.node});
       taken.addresses.push_back(slot_address(*range, slot.slot));
     }
@@ -222,12 +193,13 @@ Arena::Given Arena::give(Bytes bytes, bool reserved_too, Quiesce how) {
   const SlowGuard guard(slow_);
   if (!guard.held()) return {{}, arena_busy()};
   Bytes target;
+  Bytes floor;
   {
     const Locked locked(lock_);
-    target = saturating_sub(mapped(), bytes);
-    if (!reserved_too) target = std::max(target, reserved_);
+    if (!reserved_too) floor = reserved_;
+    target = std::max(saturating_sub(mapped(), bytes), floor);
   }
-  Given given = give_back(target, how);
+  Given given = give_back(target, how, floor);
   const Locked locked(lock_);
   reserved_ = std::min(reserved_, mapped());
   return given;
@@ -250,7 +222,7 @@ Status Arena::settle_by_events() {
   return Done{};
 }
 
-Arena::Given Arena::give_back(Bytes target, Quiesce how) {
+Arena::Given Arena::give_back(Bytes target, Quiesce how, Bytes floor) {
   Taken taken;
   {
     const Locked locked(lock_);
@@ -264,12 +236,16 @@ Arena::Given Arena::give_back(Bytes target, Quiesce how) {
   {
     const Locked locked(lock_);
     const Bytes above = saturating_sub(mapped(), target);
-    taken = take_idle(static_cast<std::uint32_t>(round_up(above, chunk_) / chunk_), by_events);
+    taken = take_idle(static_cast<std::uint32_t>(round_up(above, chunk_) / chunk_), by_events,
+                      static_cast<std::uint32_t>(saturating_sub(mapped(), floor) / chunk_));
   }
-  if (taken.nodes.empty()) return {};
+  return taken.nodes.empty() ? Given{} : let_go(taken, how);
+}
+
+Arena::Given Arena::let_go(const Taken& taken, Quiesce how) {
   ChunkSource::Returned returned;
   // K4: nobody can get these any more, so no work on them can come after what is waited for here.
-  const Status passed = by_events ? Status(Done{}) : synchronize(kNoStream);
+  const Status passed = how == Quiesce::events ? Status(Done{}) : synchronize(kNoStream);
   if (passed.ok()) {
     try {
       returned = source_.unmap(taken.addresses);
@@ -293,6 +269,18 @@ Arena::Given Arena::give_back(Bytes target, Quiesce how) {
   return {chunk_ * returned.count, std::move(returned.error)};
 }
 
+// The job has no more for this session, and part of what it holds here is idle: `needed` of that goes back,
+// and the broker can be asked again.
+bool Arena::make_room(const Error& refused, Bytes needed) {
+  if (!out_of_room(refused)) return false;
+  Bytes now;
+  {
+    const Locked locked(lock_);
+    now = mapped();
+  }
+  return give_back(saturating_sub(now, needed), Quiesce::synchronize).bytes.value != 0;
+}
+
 Status Arena::reserve(Bytes bytes) {
   if (bytes > Bytes{large_.bytes}) {
     return Error{Errc::out_of_memory, "a reservation of " + to_text(bytes) + " is larger than the device"};
@@ -300,6 +288,7 @@ Status Arena::reserve(Bytes bytes) {
   if (lock_.held_by_this_thread()) return arena_busy();
   const SlowGuard guard(slow_);
   if (!guard.held()) return arena_busy();
+  Range& range = range_for(chunk_);
   NodeId node = kNoNode;
   std::uint32_t count = 0;
   Address target = 0;
@@ -308,91 +297,23 @@ Status Arena::reserve(Bytes bytes) {
     const Bytes missing = saturating_sub(bytes, mapped());
     if (missing.value == 0) return reserved_ = std::max(reserved_, bytes), Done{};
     count = static_cast<std::uint32_t>(round_up(missing, chunk_) / chunk_);
-    node = large_.blocks.take_hole(count);
+    node = range.blocks.take_hole(count);
     if (node == kNoNode) return Error{Errc::out_of_memory, "no run of addresses for " + to_text(missing)};
-    target = large_.base + large_.blocks.node(node).offset * kUnit;
+    target = range.base + range.blocks.node(node).offset * kUnit;
   }
   const Result<std::uint32_t> leased = shielded([&] { return source_.map(target, count, count); });
   const Locked locked(lock_);
   ++counts_.growths;
   if (!leased.ok()) {
-    large_.blocks.drop(node, source_.lost());
+    range.blocks.drop(node, source_.lost());
     return leased.error();
   }
   APPORTION_CHECK(*leased == count);
-  large_.blocks.make_chunks(node);
+  range.blocks.make_chunks(node);
   reserved_ = std::max(reserved_, bytes);
   counts_.chunks_leased += count;
   note_mapped();
   return Done{};
-}
-
-Result<Address> Arena::allocate_exact(Bytes bytes) {
-  if (bytes.value == 0) return Error{Errc::invalid, "an allocation of 0 bytes; ask for at least 1"};
-  if (bytes.value > large_.bytes) {
-    return Error{Errc::out_of_memory, "an allocation of " + to_text(bytes) + " is larger than the device"};
-  }
-  if (lock_.held_by_this_thread()) return arena_busy();
-  const SlowGuard guard(slow_);
-  if (!guard.held()) return arena_busy();
-  const Bytes size = round_up(bytes, granularity_);
-  NodeId node = kNoNode;
-  Address block = 0;
-  {
-    const Locked locked(lock_);
-    ++counts_.arena_misses;
-    node = large_.blocks.take_hole(static_cast<std::uint32_t>(round_up(size, chunk_) / chunk_));
-    if (node == kNoNode) return Error{Errc::out_of_memory, "no run of addresses for " + to_text(size)};
-    block = large_.base + large_.blocks.node(node).offset * kUnit;
-    if (Status noted = shielded([&]() -> Status { return exact_.emplace(block, size), Done{}; }); !noted) {
-      large_.blocks.drop(node, false);
-      return noted.error();
-    }
-  }
-  Status status = shielded([&] { return source_.map_exact(block, size); });
-  // The job is at its limit, and part of what it holds is idle here: give that back first.
-  if (!status.ok() && out_of_room(status.error())) {
-    if (give_back({0}, Quiesce::synchronize).bytes.value > 0)
-      status = shielded([&] { return source_.map_exact(block, size); });
-  }
-  const Locked locked(lock_);
-  if (!status.ok()) {
-    exact_.erase(block);
-    large_.blocks.drop(node, source_.lost());
-    return status.error();
-  }
-  large_.blocks.make_exact(node);
-  exact_bytes_ += size;
-  ++counts_.growths;
-  note_allocated(size);
-  note_mapped();
-  return block;
-}
-
-Status Arena::free_exact(Address block) {
-  NodeId node = kNoNode;
-  Bytes size{0};
-  {
-    const Locked locked(lock_);
-    node = large_.blocks.find_live(static_cast<std::uint32_t>((block - large_.base) / kUnit));
-    if (node == kNoNode || large_.blocks.node(node).state != BlockState::exact) return not_live(block);
-    size = exact_.at(block);
-    large_.blocks.take_exact(node);  // a second free finds nothing from here on
-  }
-  Status status = synchronize(kNoStream);
-  const bool synchronised = status.ok();
-  if (synchronised) status = shielded([&] { return source_.unmap_exact(block, size); });
-  const bool lost = synchronised && !status.ok() && source_.lost();
-  const Locked locked(lock_);
-  if (!status.ok() && !lost) {
-    large_.blocks.make_exact(node);  // it is mapped still, and live still
-    return status;
-  }
-  large_.blocks.drop(node, lost);
-  exact_.erase(block);
-  exact_bytes_ -= size;
-  --counts_.live_blocks;
-  return status;
 }
 
 }  // namespace apportion

@@ -4,6 +4,7 @@
 // A block in a magazine is live in its range, and marked in the range's table. What a thread does with its
 // own magazines needs no lock; what fills or empties them holds the short lock, inside the owner's flag.
 #include "libclient/arena.hpp"
+#include "libclient/offset_inline.hpp"
 
 namespace apportion {
 
@@ -128,7 +129,7 @@ void Arena::keep(ThreadMagazines& mine, Magazine& magazine, std::uint32_t units,
   }
   if (own) publish(*own);
   if (got == 0) return 0;
-  note_allocated({units * kUnit});
+  note_allocated(units);
   ++counts_.arena_hits;
   return small_.base + offsets[0] * kUnit;
 }

@@ -39,13 +39,19 @@ class SlotMap {
 
   void add_block(std::uint32_t unit, std::uint32_t units) {
     const std::uint32_t last = slot_of(unit + units - 1);
-    for (std::uint32_t slot = slot_of(unit); slot <= last; ++slot)
-      idle_ -= slots_[slot].live++ == 0 ? 1U : 0U;
+    std::uint32_t slot = slot_of(unit);
+    do {
+      if (slots_[slot].live++ == 0) [[unlikely]]
+        --idle_;
+    } while (++slot <= last);
   }
   void remove_block(std::uint32_t unit, std::uint32_t units) {
     const std::uint32_t last = slot_of(unit + units - 1);
-    for (std::uint32_t slot = slot_of(unit); slot <= last; ++slot)
-      idle_ += --slots_[slot].live == 0 ? 1U : 0U;
+    std::uint32_t slot = slot_of(unit);
+    do {
+      if (--slots_[slot].live == 0) [[unlikely]]
+        ++idle_;
+    } while (++slot <= last);
   }
 
  private:

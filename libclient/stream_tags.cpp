@@ -3,9 +3,17 @@
 namespace apportion {
 
 Tag StreamTags::find_slow(Stream stream) const {
+  if (bound_ != 0) {
+    if (const Tag pool = pool_of(stream); pool != kClean) return pool;
+  }
   for (std::uint64_t left = named_; left != 0; left &= left - 1) {
     const auto tag = static_cast<Tag>(std::countr_zero(left));
-    if (handles_[tag] == stream) return last_ = tag;
+    if (handles_[tag] != stream) continue;
+    if (bound_ == 0) {
+      last_stream_ = stream;
+      last_ = tag;
+    }
+    return tag;
   }
   return kClean;
 }
@@ -25,7 +33,7 @@ Tag StreamTags::make(Stream stream) {
   if (tag == kUnknown) return tag;
   named_ |= std::uint64_t{1} << tag;
   handles_[tag] = stream;
-  return last_ = tag;
+  return tag;
 }
 
 std::uint64_t StreamTags::with_events(std::uint64_t tags, bool legacy) const {
@@ -45,6 +53,7 @@ Tag StreamTags::make_pool() {
 }
 
 void StreamTags::bind(Tag pool, Stream stream) {
+  last_stream_ = kNone;
   bound_ |= std::uint64_t{1} << pool;
   handles_[pool] = canonical(stream);
 }
@@ -61,6 +70,7 @@ Tag StreamTags::pool_of(Stream stream) const {
 Tag StreamTags::forget(Stream stream) {
   if (const Tag pool = pool_of(stream); pool != kClean) unbind(pool);
   const Tag tag = find(stream);
+  last_stream_ = kNone;
   if (tag != kClean) named_ &= ~(std::uint64_t{1} << tag);
   return tag;
 }

@@ -25,12 +25,7 @@ class StreamTags {
  public:
   // The tag of a stream on which something is free; kClean where there is none.
   [[nodiscard]] Tag find(Stream stream) const {
-    stream = canonical(stream);
-    if (bound_ != 0) [[unlikely]] {
-      if (const Tag pool = pool_of(stream); pool != kClean) return pool;
-    }
-    if (handles_[last_] == stream && (named_ >> last_ & 1U) != 0) return last_;
-    return find_slow(stream);
+    return stream == last_stream_ ? last_ : find_slow(canonical(stream));
   }
   // The tag to free under; kUnknown where the stream cannot have one.
   [[nodiscard]] Tag acquire(Stream stream) {
@@ -45,6 +40,7 @@ class StreamTags {
     used_ &= ~(std::uint64_t{1} << tag);
     named_ &= used_;
     pools_ &= used_;
+    last_stream_ = kNone;
   }
 
   // Of these tags, those whose streams can have an event: alive, by the promise of stream_gone, and one
@@ -78,7 +74,9 @@ class StreamTags {
   std::uint64_t pools_ = 0;  // those of them that are graph pools
   std::uint64_t bound_ = 0;  // those of these that stand for a stream
   std::array<Stream, kTags> handles_{};
-  mutable Tag last_ = 1;
+  static constexpr Stream kNone = kPerThread;  // has no tag ever
+  mutable Stream last_stream_ = kNone;  // what find() found last, while no pool is bound: the next one too
+  mutable Tag last_ = kClean;
 };
 
 }  // namespace apportion

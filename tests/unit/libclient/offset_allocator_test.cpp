@@ -1,4 +1,4 @@
-#include "libclient/offset_allocator.hpp"
+#include "libclient/offset_inline.hpp"
 
 #include "tests/support/catch.hpp"
 
