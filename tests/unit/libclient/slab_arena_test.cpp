@@ -13,11 +13,7 @@ using apportion::testing::SlabArena;
 
 namespace {
 
-#if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__)
-constexpr int kCheckedSteps = 600;  // each with a full check()
-#else
-constexpr int kCheckedSteps = 3000;
-#endif
+constexpr int kCheckedSteps = 1000;  // each with a full check()
 
 Address must_allocate(SlabArena& slabs, Bytes bytes, Stream stream = 0, bool exact = false) {
   const Result<Address> block = slabs.allocate(bytes, stream, exact);
