@@ -53,8 +53,19 @@ struct ScrubChunks {
   struct Piece {
     ChunkId id;
     Bytes bytes;
+    bool slab = false;
   };
-  std::vector<Piece> chunks;
+  std::vector<Piece> chunks;  // and slabs
+};
+// The helper makes the slab, then answers ChunkMade or MakeFailed.
+struct MakeSlab {
+  ChunkId id;
+  Bytes bytes;
+};
+// Nobody has it open any more: its entry in the job page is cleared, the helper frees it; then ChunkUnmade or
+// UnmakeFailed (and it is still there).
+struct FreeSlab {
+  ChunkId id;
 };
 // Hand one fd per chunk to the keeper; answer KeeperAcked{put}.
 struct KeeperPut {
@@ -66,12 +77,15 @@ struct KeeperDel {
 };
 
 // Export and send, in parts; Acked, Nacked or GrantUnsent come back for every chunk.
+// Slabs are put into the job page instead of exported.
 struct SendGrant {
   SessionId session;
   RequestId request;
   std::uint64_t epoch = 0;
   Bytes bytes;
   std::vector<ChunkId> ids;
+  JobIndex job;
+  bool slabs = false;
 };
 struct SendRefusal {
   SessionId session;
@@ -84,6 +98,13 @@ struct SendReleased {
   Bytes bytes;                   // taken back
   std::uint32_t chunks = 0;      // taken back
   std::vector<ChunkId> unknown;  // named, but not held by this session: nothing was done for them
+};
+
+// The holder has to hear that these are its no more, and why.
+struct SlabsLost {
+  SessionId session;
+  std::vector<ChunkId> ids;
+  std::string why;  // one line: what happened, and what to do
 };
 
 // Give back what lies unused; Reclaimed comes when that is done.
@@ -128,10 +149,11 @@ struct Log {
 }  // namespace actions
 
 using Action = std::variant<actions::Welcome, actions::RefuseHello, actions::MakeChunk, actions::UnmakeChunk,
-                            actions::ScrubChunks, actions::KeeperPut, actions::KeeperDel, actions::SendGrant,
-                            actions::SendRefusal, actions::SendReleased, actions::SendReclaim,
-                            actions::EndSession, actions::PublishJob, actions::PublishLedger,
-                            actions::AskDeviceRoom, actions::Ready, actions::Fatal, actions::Log>;
+                            actions::ScrubChunks, actions::MakeSlab, actions::FreeSlab, actions::SlabsLost,
+                            actions::KeeperPut, actions::KeeperDel, actions::SendGrant, actions::SendRefusal,
+                            actions::SendReleased, actions::SendReclaim, actions::EndSession,
+                            actions::PublishJob, actions::PublishLedger, actions::AskDeviceRoom,
+                            actions::Ready, actions::Fatal, actions::Log>;
 using Actions = std::vector<Action>;
 
 }  // namespace apportion

@@ -150,6 +150,7 @@ std::vector<std::uint32_t>& Book::list_of(const BookedChunk& chunk) {
 }
 
 void Book::enter(BookedChunk& chunk) {
+  if (chunk.slab) slabs_.add(chunk.state, chunk.bytes);
   if (chunk.lessee) {
     BookedSession& session = at(chunk.lessee);
     session.tally.add(chunk.state, chunk.bytes);
@@ -166,6 +167,7 @@ void Book::enter(BookedChunk& chunk) {
 }
 
 void Book::leave(BookedChunk& chunk) {
+  if (chunk.slab) slabs_.remove(chunk.state, chunk.bytes);
   if (chunk.lessee) {
     BookedSession& session = at(chunk.lessee);
     session.tally.remove(chunk.state, chunk.bytes);
@@ -188,7 +190,7 @@ void Book::leave(BookedChunk& chunk) {
 // as clean: one that was offered may have been written to.
 void Book::record(const BookedChunk& chunk, ChunkState state, SessionId lessee) {
   journal_.set_chunk(chunk.id, state, lessee ? std::optional(lessee) : std::nullopt,
-                     {chunk.past.clean && state == ChunkState::free, chunk.past.bound});
+                     {chunk.past.clean && state == ChunkState::free, chunk.past.bound, chunk.slab});
 }
 
 void Book::move(BookedChunk& chunk, ChunkState to) {
@@ -235,7 +237,7 @@ void Book::vacate(BookedChunk& chunk) {
 
 // --- making and unmaking
 
-ChunkId Book::begin_make(Bytes bytes) {
+ChunkId Book::begin_make(Bytes bytes, bool slab) {
   APPORTION_CHECK(bytes.value > 0 && bytes <= loose_ && !vacant_chunks_.empty());
   const std::uint32_t slot = vacant_chunks_.back();
   vacant_chunks_.pop_back();
@@ -244,7 +246,8 @@ ChunkId Book::begin_make(Bytes bytes) {
   chunk.id = ChunkId::of(slot, journal_.chunk_generation(slot) + 1);
   chunk.bytes = bytes;
   chunk.state = ChunkState::making;
-  journal_.put_chunk(chunk.id, bytes);
+  chunk.slab = slab;
+  journal_.put_chunk(chunk.id, bytes, slab);
   loose_ -= bytes;
   enter(chunk);
   return chunk.id;
@@ -279,6 +282,13 @@ void Book::unmake_failed(ChunkId id) {
   BookedChunk& chunk = at(id);
   APPORTION_CHECK(chunk.state == ChunkState::unmaking);
   move(chunk, ChunkState::zombie);
+}
+
+void Book::lost(ChunkId id) {
+  BookedChunk& chunk = at(id);
+  APPORTION_CHECK(chunk.slab && chunk.state != ChunkState::zombie);
+  move(chunk, ChunkState::zombie);
+  chunk.past.clean = false;
 }
 
 void Book::settled(ChunkId id) {

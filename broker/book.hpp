@@ -44,6 +44,7 @@ struct BookedChunk {
   ChunkId id;
   Bytes bytes{};
   ChunkState state = ChunkState::vacant;
+  bool slab = false;  // one cuMemAlloc allocation of the helper, instead of a chunk of the broker's
   SessionId lessee;   // names nothing where the chunk is nobody's
   RequestId request;  // of the grant it was offered in
   bool sent = false;  // OFFERED: the client may have it
@@ -94,6 +95,8 @@ class Book {
   [[nodiscard]] Bytes charged() const;                                              // sum(u)
   [[nodiscard]] Bytes unsettled() const { return unsettled_; }
   [[nodiscard]] Bytes in_state(ChunkState state) const;  // over all jobs and nobody
+  [[nodiscard]] Bytes slabs_in(ChunkState state) const { return slabs_.in(state); }  // the part in slabs
+  [[nodiscard]] Bytes slabs() const { return slabs_.total(); }
   [[nodiscard]] std::uint32_t chunk_count() const;
 
   [[nodiscard]] std::vector<JobBook>& jobs() { return jobs_; }
@@ -116,13 +119,14 @@ class Book {
   void end(SessionId id);           // -> ended; forgotten once no chunk names it
 
   // From loose bytes to a chunk and back. bytes <= loose().
-  [[nodiscard]] ChunkId begin_make(Bytes bytes);  // loose -> MAKING
-  void made(ChunkId id);                          // MAKING -> FREE, without a past
-  void make_failed(ChunkId id);                   // MAKING -> loose
-  void begin_unmake(ChunkId id);                  // FREE, RETURNING or SCRUB -> UNMAKING, charged as it was
-  void unmade(ChunkId id);                        // UNMAKING -> loose
-  void unmake_failed(ChunkId id);                 // F34: UNMAKING -> ZOMBIE, charged as it was
-  void settled(ChunkId id);                       // ZOMBIE -> loose: the device has shown the room
+  [[nodiscard]] ChunkId begin_make(Bytes bytes, bool slab = false);  // loose -> MAKING
+  void made(ChunkId id);                                             // MAKING -> FREE, without a past
+  void make_failed(ChunkId id);                                      // MAKING -> loose
+  void begin_unmake(ChunkId id);   // FREE, RETURNING or SCRUB -> UNMAKING, charged as it was
+  void unmade(ChunkId id);         // UNMAKING -> loose
+  void unmake_failed(ChunkId id);  // F34: UNMAKING -> ZOMBIE, charged as it was
+  void lost(ChunkId id);           // F52: a slab, any state -> ZOMBIE, charged as it was
+  void settled(ChunkId id);        // ZOMBIE -> loose: the device has shown the room
 
   // Leases.
   void offer(ChunkId id, SessionId session, RequestId request);  // FREE -> OFFERED, charged
@@ -150,7 +154,7 @@ class Book {
   // A predecessor's leases, before anything else: charged, ORPHAN, not usable. The rest of the pool is
   // unsettled, which counts as X. Later, recovery settles it.
   void adopt_session(SessionId id, JobIndex job, const JournalSession& fields);
-  void adopt_chunk(ChunkId id, Bytes bytes, SessionId session);
+  void adopt_chunk(ChunkId id, Bytes bytes, SessionId session, bool slab = false);
   void leave_rest_unsettled();
   // The adopted session's process is gone: its chunks are unsettled (in the journal ZOMBIE of an ENDED
   // session, so that the next broker counts them too), and the session is forgotten.
@@ -173,7 +177,8 @@ class Book {
   void leave_job(const BookedSession& session);  // counts it no more
   void forget_if_done(SessionId id);
   [[nodiscard]] JournalOwner journal_owner(const Owner& owner) const;
-  void check_chunks(std::vector<Tally>& jobs, std::vector<Tally>& sessions, Tally& nobodys) const;
+  void check_chunks(std::vector<Tally>& jobs, std::vector<Tally>& sessions, Tally& nobodys,
+                    Tally& slabs) const;
 
   Bytes pool_;
   Bytes chunk_;
@@ -187,6 +192,7 @@ class Book {
   std::vector<std::uint32_t> vacant_sessions_;
   std::map<Past, std::vector<std::uint32_t>> free_;  // free chunks by what is known of them; none is empty
   Tally nobodys_;                                    // free, and in transit without a charge
+  Tally slabs_;                                      // whosever they are; counted above, too
   std::uint64_t arrivals_ = 0;
 };
 

@@ -15,7 +15,8 @@ bool one_of(ChunkState state, std::initializer_list<ChunkState> states) {
 
 }  // namespace
 
-void Book::check_chunks(std::vector<Tally>& jobs, std::vector<Tally>& sessions, Tally& nobodys) const {
+void Book::check_chunks(std::vector<Tally>& jobs, std::vector<Tally>& sessions, Tally& nobodys,
+                        Tally& slabs) const {
   for (std::uint32_t slot = 0; slot < chunks_.size(); ++slot) {
     const BookedChunk& chunk = chunks_[slot];
     if (chunk.state == ChunkState::vacant) {
@@ -32,6 +33,7 @@ void Book::check_chunks(std::vector<Tally>& jobs, std::vector<Tally>& sessions, 
     APPORTION_CHECK(!chunk.past.clean || one_of(chunk.state, {ChunkState::free, ChunkState::offered}));
     APPORTION_CHECK(!chunk.past.bound || chunk.past.owner);
     APPORTION_CHECK(!chunk.past.clean || !chunk.past.stubborn);
+    if (chunk.slab) slabs.add(chunk.state, chunk.bytes);
     if (!chunk.lessee) {
       nobodys.add(chunk.state, chunk.bytes);
       if (chunk.state == ChunkState::free) {
@@ -61,8 +63,9 @@ void Book::check() const {
   std::vector<Tally> job_tallies(jobs_.size());
   std::vector<Tally> session_tallies(sessions_.size());
   Tally nobodys;
-  check_chunks(job_tallies, session_tallies, nobodys);
-  APPORTION_CHECK(nobodys == nobodys_);
+  Tally slabs;
+  check_chunks(job_tallies, session_tallies, nobodys, slabs);
+  APPORTION_CHECK(nobodys == nobodys_ && slabs == slabs_);
 
   std::vector<std::uint32_t> present(jobs_.size());
   for (std::size_t slot = 0; slot < sessions_.size(); ++slot) {

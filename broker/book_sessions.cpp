@@ -92,13 +92,14 @@ void Book::adopt_session(SessionId id, JobIndex job_index, const JournalSession&
   if (owner.sessions++ == 0) owner.arrival = ++arrivals_;
 }
 
-void Book::adopt_chunk(ChunkId id, Bytes bytes, SessionId session_id) {
+void Book::adopt_chunk(ChunkId id, Bytes bytes, SessionId session_id, bool slab) {
   if (id.slot() >= chunks_.size()) chunks_.resize(id.slot() + 1);
   BookedChunk& chunk = chunks_[id.slot()];
   APPORTION_CHECK(chunk.state == ChunkState::vacant && bytes <= loose_);
   chunk.id = id;
   chunk.bytes = bytes;
   chunk.state = ChunkState::orphan;
+  chunk.slab = slab;
   chunk.lessee = session_id;
   chunk.charge = Charge(job(at(session_id).job).account, bytes);
   loose_ -= bytes;
@@ -110,7 +111,7 @@ void Book::leave_unsettled(SessionId id) {
   for (const std::uint32_t slot : slots) {
     BookedChunk& chunk = chunks_[slot];
     APPORTION_CHECK(chunk.state == ChunkState::orphan);
-    journal_.set_chunk(chunk.id, ChunkState::zombie, id);
+    journal_.set_chunk(chunk.id, ChunkState::zombie, id, {.slab = chunk.slab});
     leave(chunk);
     unsettled_ += chunk.bytes;
     chunk = BookedChunk{};  // ends the charge; the journal's slot stays taken

@@ -48,7 +48,7 @@ void Core::State::adopt_predecessor() {
     book.adopt_session(session.id, index, session.fields);
     for (const JournalImage::Lease& lease : image.chunks) {
       if (lease.session_slot != session.id.slot() || lease.bytes > book.loose()) continue;
-      book.adopt_chunk(lease.id, lease.bytes, session.id);
+      book.adopt_chunk(lease.id, lease.bytes, session.id, lease.marks.slab);
     }
   }
   book.leave_rest_unsettled();

@@ -24,6 +24,8 @@ const char* to_text(Refusal::Rule rule) {
       return "device_full";
     case Refusal::Rule::scrub_failed:
       return "scrub_failed";
+    case Refusal::Rule::helper_failed:
+      return "helper_failed";
     case Refusal::Rule::send_failed:
       return "send_failed";
     case Refusal::Rule::closed:
@@ -224,6 +226,9 @@ std::string remedy_for(const Refusal& refusal, Bytes transit, Bytes helper_conte
     case Refusal::Rule::scrub_failed:
       return "ask again; the broker's log says why its helper could not overwrite memory (a context needs " +
              to_text(helper_context) + " outside the pool)";
+    case Refusal::Rule::helper_failed:
+      return "ask again; the broker's log says why its helper could not make a slab (a context needs " +
+             to_text(helper_context) + " outside the pool)";
     case Refusal::Rule::send_failed:
       return "raise the broker's or the client's limit of open files, then ask again";
     case Refusal::Rule::closed:
@@ -246,6 +251,8 @@ const char* sentence_for(Refusal::Rule rule) {
       return "the device gave no memory";
     case Refusal::Rule::scrub_failed:
       return "the memory could not be overwritten first";
+    case Refusal::Rule::helper_failed:
+      return "the broker's helper could not make a slab";
     case Refusal::Rule::send_failed:
       return "the memory could not be handed over";
     case Refusal::Rule::closed:

@@ -7,6 +7,7 @@ namespace apportion {
 namespace {
 
 constexpr std::size_t kRefusalsKept = 8;
+constexpr Bytes kSlabUnit = 2_MiB;  // contract rule 32: what is smaller shares a block with strangers
 
 std::uint64_t pieces(Bytes bytes, Bytes piece) {
   return (bytes.value - 1) / piece.value + 1;
@@ -55,7 +56,9 @@ void Core::State::on(const events::Request& event, Actions& out) {
   const Bytes above = setup.pool + setup.chunk;
   const Bytes min = std::min(event.min, above);
   const Bytes want = std::min(event.want, above);
-  const Bytes piece = event.exact ? round_up(min, setup.granularity) : setup.chunk;
+  const bool slabs = takes_slabs(session->job);
+  const Bytes unit = slabs ? std::max(setup.granularity, kSlabUnit) : setup.granularity;
+  const Bytes piece = event.exact ? round_up(min, unit) : setup.chunk;
   const std::uint64_t least = event.exact ? 1 : pieces(min, piece);
   const std::uint64_t most = event.exact ? 1 : pieces(want, piece);
 
@@ -91,8 +94,10 @@ std::uint64_t Core::State::pieces_of(const Wish& wish, const Admission& admissio
 
 void Core::State::order(const Wish& wish, std::uint64_t pieces) {
   const BookedSession& session = *book.find(wish.session);
-  const Owner owner{session.job, session.uid};
-  stock.order({wish.session, wish.request, owner, wish.asked, wish.piece, pieces, {}, {}, {}});
+  Stock::Order order{wish.session, wish.request, Owner{session.job, session.uid},
+                     wish.asked,   wish.piece,   pieces};
+  order.slab = takes_slabs(session.job);
+  stock.order(std::move(order));
 }
 
 void Core::State::send_ready(Actions& out) {
@@ -103,7 +108,8 @@ void Core::State::send_ready(Actions& out) {
       book.mark_sent(id);
     }
     ++jobs[order.owner.job.value].counters.grants;
-    out.emplace_back(actions::SendGrant{order.session, order.request, setup.epoch, bytes, order.ready});
+    out.emplace_back(actions::SendGrant{order.session, order.request, setup.epoch, bytes, order.ready,
+                                        order.owner.job, order.slab});
   }
 }
 
@@ -128,12 +134,14 @@ void Core::State::on(const events::Nacked& event, Actions& /*out*/) {
 
 void Core::State::on(const events::GrantUnsent& event, Actions& out) {
   const std::vector<ChunkId> unsent = offered(event.session, event.request, event.ids);
-  for (const ChunkId id : unsent)
+  Bytes bytes{};
+  for (const ChunkId id : unsent) {
+    bytes += book.find(id)->bytes;
     stock.roll_back(id);  // F33: the client never saw them
+  }
   const BookedSession* session = live(event.session);
   if (unsent.empty() || session == nullptr || session->state != SessionPhase::attached) return;
-  refuse(*session, event.request,
-         refusal(*session, setup.chunk * unsent.size(), Refusal::Rule::send_failed, {}, event.why), out);
+  refuse(*session, event.request, refusal(*session, bytes, Refusal::Rule::send_failed, {}, event.why), out);
 }
 
 // A live client gave it back.

@@ -43,6 +43,8 @@ Result<JobIndex> Core::State::job_for(const events::SessionWanted& event) const 
     return Error{Errc::denied, "uid " + std::to_string(event.peer.uid) + " may not join job \"" + name +
                                    "\": its `users` name others"};
   }
+  if (rule->transport == Transport::ipc)
+    if (Status can = may_open_slabs(*rule, event); !can.ok()) return can.error();
   const auto of_uid = static_cast<std::uint32_t>(std::count_if(
       book.session_slots().begin(), book.session_slots().end(), [&](const BookedSession& session) {
         return session.uid == event.peer.uid &&
@@ -111,12 +113,12 @@ void Core::State::resume(const events::SessionWanted& event, Actions& out) {
   }
   if (found->state == SessionPhase::attached) on(events::HungUp{id}, out);  // the new connection was faster
   book.attach_again(id);
-  std::uint64_t unknown = 0;
+  std::vector<ChunkId> unknown;
   for (const ChunkId chunk : event.claimed) {
     if (lent(chunk, id, ChunkState::orphan) || lent(chunk, id, ChunkState::offered)) {
       book.hold(chunk);
     } else if (!lent(chunk, id, ChunkState::held)) {
-      ++unknown;
+      unknown.push_back(chunk);
     }
   }
   const std::vector<std::uint32_t> slots = book.find(id)->chunks;
@@ -128,13 +130,16 @@ void Core::State::resume(const events::SessionWanted& event, Actions& out) {
       stock.discard(chunk);  // its fd may still lie in the old socket
     }
   }
-  if (unknown != 0) {
+  if (!unknown.empty()) {
     out.emplace_back(log_line(actions::Log::Level::warning, "refused",
                               {{"what", "leases of a re-attaching session"},
                                {"pid", std::to_string(event.peer.pid)},
-                               {"unknown", std::to_string(unknown)}}));
+                               {"unknown", std::to_string(unknown.size())}}));
   }
   welcome(event.connection, id, true, out);
+  // F52: they were lost while it was away.
+  if (!unknown.empty() && takes_slabs(book.find(id)->job))
+    tell_lost(id, std::move(unknown), "the broker's helper that had them is gone", out);
 }
 
 void Core::State::forget_releases(SessionId id) {
@@ -195,7 +200,7 @@ void Core::State::on(const events::ProcessGone& event, Actions& out) {
     }
     lost += chunk.bytes;
     book.bury(chunk.id);
-    stock.retire(chunk.id);
+    stock.retire(chunk.id, session->pid, event.now);
   }
   // A program that ends without a goodbye and holds nothing is nobody's concern.
   if (lost.value != 0) out.emplace_back(lost_client(*session, book.job(session->job).name, lost));

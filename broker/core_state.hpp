@@ -3,6 +3,7 @@
 //   core.cpp           dispatch, start, publishing
 //   core_closed.cpp    what a predecessor left
 //   core_sessions.cpp  attach, resume, hang-up, death, goodbye
+//   core_slabs.cpp     who may have slabs, and what follows when they are lost
 //   core_leases.cpp    request, grant, ack, nack, return
 //   core_waiting.cpp   requests that wait for what their own job gives back
 //   core_figures.cpp   ledger records, job pages, the words of a refusal
@@ -35,6 +36,7 @@ struct Core::State {
   void on(const events::Detached& event, Actions& out);
   void on(const events::HungUp& event, Actions& out);
   void on(const events::ProcessGone& event, Actions& out);
+  void on(const events::SlabsLost& event, Actions& out);
   void on(const events::DeviceRoom& event, Actions& out);
   void on(const events::Tick& event, Actions& out);
   template <typename PoolEvent>
@@ -55,6 +57,13 @@ struct Core::State {
   void welcome(ConnectionId connection, SessionId id, bool resumed, Actions& out) const;
   [[nodiscard]] const BookedSession* live(SessionId id) const;  // attached or orphaned
   void forget_releases(SessionId id);
+
+  // core_slabs.cpp
+  [[nodiscard]] bool takes_slabs(JobIndex job) const {
+    return setup.jobs[job.value].transport == Transport::ipc;
+  }
+  [[nodiscard]] Status may_open_slabs(const JobRule& rule, const events::SessionWanted& event) const;
+  void tell_lost(SessionId session, std::vector<ChunkId> ids, const std::string& how, Actions& out) const;
 
   // core_leases.cpp
   struct Answer {  // a RELEASED that waits until the bytes are loose again

@@ -15,6 +15,7 @@
 
 #include "broker/ids.hpp"
 #include "shm/bytes.hpp"
+#include "shm/pid_namespace.hpp"
 
 namespace apportion {
 
@@ -26,6 +27,8 @@ struct PeerIdentity {
   std::vector<std::uint32_t> gids;
   std::int32_t pid = 0;
   std::uint64_t start_time = 0;  // clock ticks since boot, 0 where unknown
+  // Whether its PID namespace is the broker's: a cudaIpc handle opens in no other (contract rule 33).
+  PidNamespace pid_namespace = PidNamespace::unknown;
 };
 
 // A HELLO arrived on a connection. Answered by Welcome or RefuseHello.
@@ -34,8 +37,9 @@ struct SessionWanted {
   std::string job;  // empty: "default"
   PeerIdentity peer;
   bool reclaimable = false;
-  std::string label;  // what the client calls itself: for status and logs only
-  Token fresh;        // drawn by the shell; becomes the session's token if a new session is made
+  std::string label;        // what the client calls itself: for status and logs only
+  bool knows_slabs = true;  // its protocol is 1.1 or newer
+  Token fresh;              // drawn by the shell; becomes the session's token if a new session is made
   // Re-attach: the token it got earlier and every chunk it says it still holds (the shell gathers the parts).
   std::optional<Token> resume;
   std::vector<ChunkId> claimed;
@@ -101,9 +105,10 @@ struct HungUp {
 // The pidfd fired: the process is gone. The GPU may still write and a forked child may hold the memory.
 struct ProcessGone {
   SessionId session;
+  SteadyNs now = {};
 };
 
-// The driver made the chunk (and the shell can export it).
+// The driver made the chunk (and the shell can export it), or the helper the slab.
 struct ChunkMade {
   ChunkId id;
   SteadyNs now;
@@ -114,7 +119,8 @@ struct MakeFailed {
   std::string why;
   SteadyNs now;
 };
-// The broker's own handle is released. Not yet proof that the device has the room.
+// The broker's own handle is released, or the helper has freed the slab. Not yet proof that the device has
+// the room.
 struct ChunkUnmade {
   ChunkId id;
   SteadyNs now;
@@ -141,6 +147,14 @@ struct ScrubFailed {
   } how = How::untried;
 };
 
+// The helper that had these slabs, or may have had, is gone (F52). Said once for each; nothing else is said
+// of what was being done with them.
+struct SlabsLost {
+  std::vector<ChunkId> ids;
+  std::string why;
+  SteadyNs now;
+};
+
 // The keeper has taken (put) or dropped (del) the fds of these chunks.
 struct KeeperAcked {
   enum class What : std::uint8_t { put, del } what = What::put;
@@ -156,7 +170,10 @@ struct DeviceRoom {
   // Bytes of processes other than the broker: contexts, libraries, strangers. Unknown in some containers.
   std::optional<Bytes> foreign;
   SteadyNs read_at;
-  Bytes clients = {};   // of `foreign`, what is our clients' own: contexts and libraries, which is overhead
+  Bytes clients = {};  // of `foreign`, what is our clients' own: contexts and libraries, which is overhead
+  // Of `foreign`, all of the helper's: its context and the slabs. It is part of `clients`.
+  Bytes helper_bytes = {};
+  std::vector<std::int32_t> pids = {};  // of the processes that the device names
   bool helper = false;  // the broker's helper runs: its context is in what is used, and goes when it likes
 };
 
@@ -171,6 +188,6 @@ using Event = std::variant<events::SessionWanted, events::Request, events::Acked
                            events::GrantUnsent, events::Released, events::Reclaimed, events::Detached,
                            events::HungUp, events::ProcessGone, events::ChunkMade, events::MakeFailed,
                            events::ChunkUnmade, events::UnmakeFailed, events::Scrubbed, events::ScrubFailed,
-                           events::KeeperAcked, events::DeviceRoom, events::Tick>;
+                           events::SlabsLost, events::KeeperAcked, events::DeviceRoom, events::Tick>;
 
 }  // namespace apportion

@@ -45,14 +45,15 @@ struct Holder {
 
 struct Refusal {
   enum class Rule : std::uint8_t {
-    malformed,     // the request itself makes no sense
-    limit,         // rule 1
-    uncovered,     // rules 2 and 3: within the guarantee, but the pool cannot meet it now
-    burst,         // rule 4
-    device_full,   // the driver had no room for a chunk that the book has room for (F32)
-    scrub_failed,  // the chunks could not be overwritten first (F38)
-    send_failed,   // the chunks could not be exported or sent (F33)
-    closed,        // the broker grants nothing at the moment
+    malformed,      // the request itself makes no sense
+    limit,          // rule 1
+    uncovered,      // rules 2 and 3: within the guarantee, but the pool cannot meet it now
+    burst,          // rule 4
+    device_full,    // the driver had no room for a chunk that the book has room for (F32)
+    scrub_failed,   // the chunks could not be overwritten first (F38)
+    helper_failed,  // the helper could not make the slab, or died over it (F52)
+    send_failed,    // the chunks could not be exported or sent (F33)
+    closed,         // the broker grants nothing at the moment
   } rule = Rule::limit;
   std::string job;
   Bytes asked{};

@@ -16,7 +16,16 @@ std::int64_t as_signed(Bytes bytes) {
 }  // namespace
 
 void Graveyard::add(ChunkId id, SessionId session, Bytes bytes, SteadyNs closed_at) {
-  graves_.push_back({id, session, bytes, closed_at});
+  dig({id, session, bytes, closed_at});
+}
+
+void Graveyard::add_slab(ChunkId id, SessionId session, Bytes bytes, SteadyNs gone_at) {
+  dig({id, session, bytes, {gone_at.value + kReadingLagNs}, true});
+}
+
+void Graveyard::dig(const Grave& grave) {
+  mixed_ = !graves_.empty() && (mixed_ || grave.bytes != graves_.front().bytes);
+  graves_.push_back(grave);
 }
 
 void Graveyard::made(Bytes bytes, SteadyNs now) {
@@ -29,12 +38,9 @@ void Graveyard::made(Bytes bytes, SteadyNs now) {
 // smallest step that sums of zombies can differ by.
 Bytes Graveyard::tolerance(Bytes zombies) const {
   Bytes sum{};
-  bool alike = true;
-  for (const Grave& grave : graves_) {
+  for (const Grave& grave : graves_)
     sum += grave.bytes;
-    alike = alike && grave.bytes == graves_.front().bytes;
-  }
-  return {(alike && sum == zombies ? graves_.front().bytes : granularity_).value / 2};
+  return {(!mixed_ && sum == zombies ? graves_.front().bytes : granularity_).value / 2};
 }
 
 std::vector<ChunkId> Graveyard::settle(const events::DeviceRoom& room, Expected expected) {
@@ -58,6 +64,8 @@ std::vector<ChunkId> Graveyard::settle(const events::DeviceRoom& room, Expected 
     last_quiet_ = residual;
     return {};
   }
+  for (const Grave& grave : graves_)
+    if (grave.slab && grave.closed_at > room.read_at) expected.zombies -= grave.bytes;
   const Bytes slack = tolerance(expected.zombies);
   const std::int64_t held = std::max<std::int64_t>(0, residual - quiet_residual_ - as_signed(slack));
   const Bytes shown = saturating_sub(expected.zombies, Bytes{static_cast<std::uint64_t>(held)});

@@ -25,6 +25,9 @@ class Graveyard {
   explicit Graveyard(Bytes granularity) : granularity_(granularity) {}
 
   void add(ChunkId id, SessionId session, Bytes bytes, SteadyNs closed_at);
+  // A slab that its helper has freed, or died with. Until then the device names the helper for it, so that it
+  // is part of what others use; a late reading may do so a while longer.
+  void add_slab(ChunkId id, SessionId session, Bytes bytes, SteadyNs gone_at);
   // A chunk was made, or given back to the driver: the device may not show it yet.
   void made(Bytes bytes, SteadyNs now);
   void unmade(SteadyNs now) { last_unmade_ = now; }
@@ -33,7 +36,7 @@ class Graveyard {
   // What the device holds for us by the book, while a reading was taken.
   struct Expected {
     Bytes alive{};       // chunks that exist for certain
-    Bytes zombies{};     // all of them, closed or not
+    Bytes zombies{};     // all of them, closed or not, but slabs that the helper still has
     bool quiet = false;  // nothing is being made, unmade or awaited
   };
   // The chunks whose room this reading shows; they are forgotten here.
@@ -44,18 +47,23 @@ class Graveyard {
     ChunkId id;
     SessionId session;
     Bytes bytes{};
-    SteadyNs closed_at;
+    SteadyNs closed_at;  // of a slab: when every reading shows it as what it is
+    bool slab = false;
   };
   struct Made {
     SteadyNs at;
     Bytes bytes{};
   };
+  void dig(const Grave& grave);
   [[nodiscard]] Bytes tolerance(Bytes zombies) const;
   [[nodiscard]] std::vector<std::size_t> pick(const std::vector<std::size_t>& eligible, Bytes shown,
                                               Bytes tolerance) const;
 
   Bytes granularity_;
   std::vector<Grave> graves_;  // oldest first
+  // Since there were none, they were not all of one size: room may have been taken for another's, and what is
+  // held may be of a size that is no grave's any more.
+  bool mixed_ = false;
   std::deque<Made> recent_;
   SteadyNs last_unmade_{-1'000'000'000};
   // What the device shows as used beyond our chunks and the processes it names, when all is quiet: its own

@@ -7,11 +7,13 @@
 #include <chrono>
 #include <csignal>
 #include <cstdio>
+#include <map>
 #include <optional>
 #include <vector>
 
 #include "gpu/context.hpp"
 #include "gpu/scrub.hpp"
+#include "gpu/slab.hpp"
 #include "shm/channel.hpp"
 #include "shm/fault_point.hpp"
 #include "shm/wire.hpp"
@@ -35,22 +37,50 @@ class Helper {
       if (!got.ok()) return 0;  // the broker needs us no more, or is gone
       if (!*got) continue;
       const Result<wire::Message> message = wire::decode(datagram.bytes(), wire::Sender::helper_pair);
-      const auto* request = message.ok() ? std::get_if<wire::Scrub>(&*message) : nullptr;
-      if (request == nullptr) return 1;
-      Status done = channel::require_fds(datagram, wire::fds_of(*message));
-      if (done.ok()) done = have_context();
-      const bool tried = done.ok();
-      if (tried) done = overwrite(*request, datagram.fds);
-      datagram.fds.clear();  // before the answer: then nothing of these chunks is here any more
-      APPORTION_FAULT_POINT("helper.before_answer");
-      if (!answer(request->header.request_id, done, tried)) return 0;
-      // Rule 19: what broke the context breaks every later call in this process.
-      if (!done.ok() && done.error().code == Errc::driver) return kHelperBrokenContext;
+      if (!message.ok()) return 1;
+      const Status done = serve(*message, datagram);
+      if (exit_code_) return *exit_code_;
+      // Rule 19: what broke the context breaks every later call in this process. Where others hold slabs of
+      // it, they are not lost to an error that was this request's alone.
+      if (done.ok() || done.error().code != Errc::driver) continue;
+      if (slabs_.empty() || device_.driver().ctx_synchronize() != CUDA_SUCCESS) return kHelperBrokenContext;
     }
   }
 
+  // Rule 35: nothing is freed that others have open, nor is the context destroyed under it. All of it goes
+  // with the process.
+  void end_now_if_slabs_are_out(int code) const {
+    if (!slabs_.empty()) _exit(code);
+  }
+
  private:
-  Status have_context() {
+  // Does what is asked and answers it. Sets exit_code_ where this process has to end.
+  Status serve(const wire::Message& message, channel::Datagram& datagram) {
+    const std::uint64_t id = wire::header_of(message).request_id;
+    if (const auto* scrub = std::get_if<wire::Scrub>(&message)) {
+      Status done = channel::require_fds(datagram, wire::fds_of(message));
+      if (done.ok()) done = need_context();
+      const bool tried = done.ok();
+      if (tried) done = overwrite(*scrub, datagram.fds);
+      datagram.fds.clear();  // before the answer: then nothing of these chunks is here any more
+      return answer(wire::make<wire::Scrubbed>(id, 0), done, tried);
+    }
+    if (const auto* scrub = std::get_if<wire::ScrubSlabs>(&message))
+      return answer(wire::make<wire::Scrubbed>(id, 0), overwrite(*scrub), true);
+    if (const auto* make = std::get_if<wire::MakeSlab>(&message)) {
+      auto made = wire::make<wire::SlabMade>(id, 0);
+      Status done = need_context();
+      const bool tried = done.ok();
+      if (tried) done = make_slab(*make, made.handle);
+      return answer(made, done, tried);
+    }
+    if (const auto* free = std::get_if<wire::FreeSlab>(&message))
+      return answer(wire::make<wire::SlabFreed>(id, 0), free_slab(*free), true);
+    exit_code_ = 1;
+    return Error{Errc::protocol, "not for the helper"};
+  }
+
+  Status need_context() {
     if (context_) return Done{};
     Result<PrimaryContext> made = PrimaryContext::retain(device_);
     if (!made.ok()) return Error{made.error().code, "no context: " + made.error().message};
@@ -75,21 +105,55 @@ class Helper {
     return Done{};
   }
 
-  bool answer(std::uint64_t request, const Status& done, bool tried) {
-    auto message = wire::make<wire::Scrubbed>(request, 0);
+  Status overwrite(const wire::ScrubSlabs& request) {
+    for (std::size_t i = 0; i < request.part.count; ++i) {
+      const auto slab = slabs_.find(request.ids[i]);
+      if (slab == slabs_.end()) return unknown(request.ids[i]);
+      APPORTION_FAULT_POINT("helper.before_scrub");
+      if (Status scrubbed = slab->second.overwrite(); !scrubbed.ok()) return scrubbed;
+    }
+    return Done{};
+  }
+
+  Status make_slab(const wire::MakeSlab& request, IpcHandle& handle) {
+    Result<Slab> slab = Slab::make(device_, Bytes{request.bytes});
+    if (!slab.ok()) return slab.error();
+    handle = slab->handle();
+    slabs_.insert_or_assign(request.id, *std::move(slab));
+    return Done{};
+  }
+
+  Status free_slab(const wire::FreeSlab& request) {
+    const auto slab = slabs_.find(request.id);
+    if (slab == slabs_.end()) return unknown(request.id);
+    if (Status freed = slab->second.free(); !freed.ok()) return freed;
+    slabs_.erase(slab);
+    return Done{};
+  }
+
+  static Error unknown(std::uint64_t id) {
+    return {Errc::not_found, "the helper has no slab " + std::to_string(id)};
+  }
+
+  template <typename Answer>
+  Status answer(Answer message, const Status& done, bool tried) {
     if (!done.ok()) {
       message.code = 1 + static_cast<std::uint32_t>(done.error().code);
       message.tried = tried ? 1 : 0;
       message.text.set(done.error().message);
     }
-    return channel::send(channel_.get(), wire::bytes_of(message), {},
-                         std::chrono::steady_clock::now() + kPatience)
-        .ok();
+    APPORTION_FAULT_POINT("helper.before_answer");
+    Status sent = channel::send(channel_.get(), wire::bytes_of(message), {},
+                                std::chrono::steady_clock::now() + kPatience);
+    if (!sent.ok()) exit_code_ = 0;  // nobody takes answers any more
+    return done;
   }
 
   Fd channel_;
   const Device& device_;
   std::optional<PrimaryContext> context_;
+  std::map<std::uint64_t, Slab> slabs_;  // by the id of their lease; made in context_
+  std::optional<int> exit_code_;
 };
 
 }  // namespace
@@ -110,7 +174,10 @@ int run_helper(Fd channel, const std::string& device_name, pid_t broker) {
     std::fprintf(stderr, "apportiond: helper: %s\n", device.error().message.c_str());
     return kHelperNoDevice;
   }
-  return Helper(std::move(channel), *device).run();
+  Helper helper(std::move(channel), *device);
+  const int code = helper.run();
+  helper.end_now_if_slabs_are_out(code);
+  return code;
 }
 
 }  // namespace apportion

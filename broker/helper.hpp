@@ -1,10 +1,12 @@
 // The helper: the one process of the broker that has a CUDA context, for what needs one. It overwrites
-// chunks.
+// chunks, and makes the slabs of jobs with transport = "ipc".
 //
-// Promises: answers each SCRUB once, and holds nothing of its chunks by then; makes its context for the first
-// one, so that "no room for a context" is an answer; ends when its socket ends, or with the broker. A broken
-// context is answered and ends it: the next helper has a new one. Never: takes memory of the device but its
-// context's, decides what is overwritten, or hears from a client.
+// Owns: every slab that is out; they live and die with it, for their holders too (F52). Promises: answers
+// each request once, and holds nothing of a SCRUB's chunks by then; makes its context for the first one, so
+// that "no room for a context" is an answer; ends when its socket ends, or with the broker. A broken context
+// is answered and ends it: the next helper has a new one. Never: takes memory of the device but its context's
+// and the slabs it is asked for, frees a slab unasked (rule 35), decides what is overwritten, or hears from a
+// client.
 #pragma once
 
 #include <sys/types.h>

@@ -60,22 +60,39 @@ std::vector<ChunkId> ids_of(const std::vector<HelperLink::Piece>& pieces) {
 
 }  // namespace
 
-HelperLink::HelperLink(Loop& loop, std::vector<std::string> argv, Export exporter, Answer answer,
+HelperLink::HelperLink(Loop& loop, std::vector<std::string> argv, Export exporter, Answers answers,
                        HelperSetup setup)
     : loop_(loop),
       argv_(std::move(argv)),
       export_(std::move(exporter)),
-      answer_(std::move(answer)),
+      answers_(std::move(answers)),
       setup_(std::move(setup)) {}
 
 HelperLink::~HelperLink() = default;
 
-void HelperLink::scrub(const std::vector<Piece>& chunks) {
-  for (std::size_t first = 0; first < chunks.size(); first += kMostChunks) {
-    const auto from = chunks.begin() + static_cast<std::ptrdiff_t>(first);
-    const std::size_t count = std::min(kMostChunks, chunks.size() - first);
-    queue_.emplace_back(from, from + static_cast<std::ptrdiff_t>(count));
+void HelperLink::scrub(const std::vector<Piece>& pieces) {
+  for (const Task::Kind kind : {Task::Kind::scrub_chunks, Task::Kind::scrub_slabs}) {
+    Task task{kind, {}};
+    for (const Piece& piece : pieces) {
+      if (piece.slab != (kind == Task::Kind::scrub_slabs)) continue;
+      task.pieces.push_back(piece);
+      if (task.pieces.size() == kMostChunks) queue_.push_back(std::exchange(task, Task{kind, {}}));
+    }
+    if (!task.pieces.empty()) queue_.push_back(std::move(task));
   }
+  next();
+}
+
+void HelperLink::make_slab(ChunkId id, Bytes bytes) {
+  push({Task::Kind::make_slab, {{id, bytes, true}}});
+}
+
+void HelperLink::free_slab(ChunkId id) {
+  push({Task::Kind::free_slab, {{id, {}, true}}});
+}
+
+void HelperLink::push(Task task) {
+  queue_.push_back(std::move(task));
   next();
 }
 
@@ -83,21 +100,28 @@ void HelperLink::next() {
   if (phase_ != Phase::none) return;
   timer_.reset();
   if (queue_.empty()) {
-    // Its context is memory that somebody may watch; it is cheap to start another.
-    if (pid_ != 0) timer_ = loop_.after(setup_.idle, [this] { leave(); });
+    // Its context is memory that somebody may watch; it is cheap to start another. With slabs out it stays.
+    if (pid_ != 0 && slabs_.empty()) timer_ = loop_.after(setup_.idle, [this] { leave(); });
     return;
   }
   phase_ = Phase::exporting;
-  export_(ids_of(queue_.front()), [this, alive = std::weak_ptr(alive_)](Result<std::vector<Fd>> fds) {
+  if (queue_.front().kind != Task::Kind::scrub_chunks) return go();
+  export_(ids_of(queue_.front().pieces), [this, alive = std::weak_ptr(alive_)](Result<std::vector<Fd>> fds) {
     if (alive.expired()) return;
-    if (!fds.ok()) return finish(Failure{How::refused, fds.error().message});
+    if (!fds.ok()) return finish(Failure{How::refused, fds.error().message, fds.error().code});
     fds_ = *std::move(fds);
-    if (pid_ == 0)
-      if (const Status started = start(); !started.ok()) return no_helper(started.error().message);
-    phase_ = Phase::sending;
-    send_until_ = std::chrono::steady_clock::now() + setup_.patience;
-    send();
+    go();
   });
+}
+
+void HelperLink::go() {
+  if (pid_ == 0) {
+    if (const Status started = start(); !started.ok())
+      return no_helper(started.error().message, started.error().code);
+  }
+  phase_ = Phase::sending;
+  send_until_ = std::chrono::steady_clock::now() + setup_.patience;
+  send();
 }
 
 Status HelperLink::start() {
@@ -130,20 +154,47 @@ Status HelperLink::start() {
   return Done{};
 }
 
-void HelperLink::send() {
-  const std::vector<Piece>& pieces = queue_.front();
-  auto message = wire::make<wire::Scrub>(++request_, 0);
-  message.part.count = static_cast<std::uint32_t>(pieces.size());
-  std::vector<int> fds;
-  for (std::size_t i = 0; i < pieces.size(); ++i) {
-    message.entries[i] = {.chunk_id = pieces[i].id.value, .bytes = pieces[i].bytes.value};
-    fds.push_back(fds_[i].get());
+wire::Message HelperLink::request_of(const Task& task) const {
+  switch (task.kind) {
+    case Task::Kind::scrub_chunks: {
+      auto message = wire::make<wire::Scrub>(request_, 0);
+      message.part.count = static_cast<std::uint32_t>(task.pieces.size());
+      for (std::size_t i = 0; i < task.pieces.size(); ++i)
+        message.entries[i] = {.chunk_id = task.pieces[i].id.value, .bytes = task.pieces[i].bytes.value};
+      return message;
+    }
+    case Task::Kind::scrub_slabs: {
+      auto message = wire::make<wire::ScrubSlabs>(request_, 0);
+      message.part.count = static_cast<std::uint32_t>(task.pieces.size());
+      for (std::size_t i = 0; i < task.pieces.size(); ++i)
+        message.ids[i] = task.pieces[i].id.value;
+      return message;
+    }
+    case Task::Kind::make_slab: {
+      auto message = wire::make<wire::MakeSlab>(request_, 0);
+      message.id = task.pieces.front().id.value;
+      message.bytes = task.pieces.front().bytes.value;
+      return message;
+    }
+    case Task::Kind::free_slab:
+      break;
   }
+  auto message = wire::make<wire::FreeSlab>(request_, 0);
+  message.id = task.pieces.front().id.value;
+  return message;
+}
+
+void HelperLink::send() {
+  ++request_;
+  std::vector<int> fds;
+  for (const Fd& fd : fds_)
+    fds.push_back(fd.get());
+  const wire::Message message = request_of(queue_.front());
   const Result<channel::Sent> sent = channel::try_send(channel_.get(), wire::bytes_of(message), fds);
   if (!sent.ok()) {
     // It hung up: it is about to end, or hangs in that. Else it lives, and no word of ours came through.
     if (sent.error().code == Errc::disconnected) return give_up("it closed its socket");
-    return finish(Failure{How::refused, sent.error().message});
+    return finish(Failure{How::refused, sent.error().message, sent.error().code});
   }
   if (*sent == channel::Sent::yes) {
     fds_.clear();
@@ -164,39 +215,86 @@ void HelperLink::read() {
   if (got.ok() && !*got) return;
   Result<wire::Message> message = got.ok() ? wire::decode(datagram.bytes(), wire::Sender::helper_pair)
                                            : Result<wire::Message>(got.error());
-  const auto* answer = message.ok() ? std::get_if<wire::Scrubbed>(&*message) : nullptr;
-  if (answer == nullptr || phase_ != Phase::sent || answer->header.request_id != request_) {
-    readable_.reset();
-    // One that hung up is about to end; one that talks nonsense is made to.
-    if (got.ok()) give_up("it answered nonsense");
+  if (message.ok() && phase_ == Phase::sent && wire::header_of(*message).request_id == request_ &&
+      take_answer(*message))
     return;
-  }
-  if (answer->code == 0) return finish(std::nullopt);
-  const std::string why = "the helper: " + std::string(answer->text.view());
-  // It ends where its context is broken, and one without a context is no use: the next try has a new one.
-  leave();
-  if (answer->tried == 0) return no_helper(why);
-  finish(Failure{How::refused, why});
+  readable_.reset();
+  // One that hung up is about to end; one that talks nonsense is made to.
+  if (got.ok()) give_up("it answered nonsense");
 }
 
-void HelperLink::finish(const std::optional<Failure>& failure) {
+// False: not the answer to what was asked.
+bool HelperLink::take_answer(const wire::Message& message) {
+  const auto take = [this](const auto& answer, const IpcHandle& handle) {
+    if (answer.code == 0) {
+      finish(std::nullopt, handle);
+      return true;
+    }
+    const std::string why = "the helper: " + std::string(answer.text.view());
+    const auto code = static_cast<Errc>(answer.code - 1);
+    // It ends where its context is broken, and one without a context is no use: the next try has a new one.
+    // With slabs out it has to be kept, and says by its end that it cannot go on.
+    if (slabs_.empty()) leave();
+    if (answer.tried == 0 && slabs_.empty()) {
+      no_helper(why, code);
+    } else {
+      finish(Failure{How::refused, why, code});
+    }
+    return true;
+  };
+  switch (queue_.front().kind) {
+    case Task::Kind::scrub_chunks:
+    case Task::Kind::scrub_slabs:
+      if (const auto* answer = std::get_if<wire::Scrubbed>(&message)) return take(*answer, {});
+      return false;
+    case Task::Kind::make_slab:
+      if (const auto* answer = std::get_if<wire::SlabMade>(&message)) return take(*answer, answer->handle);
+      return false;
+    case Task::Kind::free_slab:
+      if (const auto* answer = std::get_if<wire::SlabFreed>(&message)) return take(*answer, {});
+      return false;
+  }
+  return false;
+}
+
+void HelperLink::finish(const std::optional<Failure>& failure, const IpcHandle& handle) {
   fds_.clear();
   timer_.reset();
-  const std::vector<ChunkId> ids = ids_of(queue_.front());
+  const Task task = std::move(queue_.front());
   queue_.pop_front();
   phase_ = Phase::none;
-  answer_(ids, failure);  // may ask for more
+  tell(task, failure, handle);
   next();
 }
 
+// Each may ask for more.
+void HelperLink::tell(const Task& task, const std::optional<Failure>& failure, const IpcHandle& handle) {
+  const ChunkId id = task.pieces.front().id;
+  switch (task.kind) {
+    case Task::Kind::scrub_chunks:
+    case Task::Kind::scrub_slabs:
+      answers_.scrubbed(ids_of(task.pieces), failure);
+      break;
+    case Task::Kind::make_slab:
+      if (!failure) slabs_.insert(id);
+      answers_.slab_made(
+          id, failure ? Result<IpcHandle>(Error{failure->code, failure->why}) : Result<IpcHandle>(handle));
+      break;
+    case Task::Kind::free_slab:
+      if (!failure) slabs_.erase(id);
+      answers_.slab_freed(id, failure ? Status(Error{failure->code, failure->why}) : Status(Done{}));
+      break;
+  }
+}
+
 // Each of them would wait for one more that cannot be had.
-void HelperLink::no_helper(const std::string& why) {
+void HelperLink::no_helper(const std::string& why, Errc code) {
   fds_.clear();
   timer_.reset();
-  const std::deque<std::vector<Piece>> waiting = std::exchange(queue_, {});
+  const std::deque<Task> waiting = std::exchange(queue_, {});
   phase_ = Phase::none;
-  for (const std::vector<Piece>& each : waiting)
-    answer_(ids_of(each), Failure{How::untried, why});
+  for (const Task& task : waiting)
+    tell(task, Failure{How::untried, why, code}, {});
   next();
 }
 
@@ -209,16 +307,11 @@ void HelperLink::leave() {
 // SIGKILL ends it when the kernel gets to it, which may be never while the driver hangs: nobody waits.
 void HelperLink::give_up(const std::string& why) {
   log::warning("lost", {{"what", "helper"}, {"pid", std::to_string(pid_)}, {"how", why}});
-  ::kill(pid_, SIGKILL);
-  killed_.insert(pid_);
+  const pid_t pid = pid_;
+  ::kill(pid, SIGKILL);
+  killed_.insert(pid);
   leave();
-  without_it(why);
-}
-
-// F52: it may have them yet, and its GPU work may not be over.
-void HelperLink::without_it(const std::string& why) {
-  if (phase_ == Phase::sent) return finish(Failure{How::lost, "the helper died (" + why + ")"});
-  if (phase_ == Phase::sending) finish(Failure{How::untried, "the helper died (" + why + ")"});
+  lost(pid, why);
 }
 
 void HelperLink::reaped(pid_t pid) {
@@ -230,8 +323,30 @@ void HelperLink::reaped(pid_t pid) {
   const std::string how = how_it_ended(status);
   log::warning("lost", {{"what", "helper"}, {"pid", std::to_string(pid)}, {"how", how}});
   leave();
-  if (phase_ == Phase::sent && never_began(status)) return no_helper("the helper ended: " + how);
-  without_it(how);
+  if (phase_ == Phase::sent && never_began(status))
+    return no_helper("the helper ended: " + how, Errc::driver);
+  lost(pid, how);
+}
+
+// F52: the helper of now is none any more. All slabs that it had are lost, and what it may just have made;
+// whatever else was wanted of these has no meaning now. Chunks that it was given it may have yet, and its GPU
+// work on them may not be over.
+void HelperLink::lost(pid_t pid, const std::string& how) {
+  const bool given = phase_ == Phase::sending || phase_ == Phase::sent;
+  const bool overwriting = given && queue_.front().kind == Task::Kind::scrub_chunks;
+  std::set<ChunkId> slabs = std::exchange(slabs_, {});
+  if (given && !overwriting) {
+    slabs.insert(queue_.front().pieces.front().id);
+    queue_.pop_front();
+    timer_.reset();
+    phase_ = Phase::none;
+  }
+  for (Task& task : queue_)
+    std::erase_if(task.pieces, [&](const Piece& piece) { return slabs.contains(piece.id); });
+  std::erase_if(queue_, [](const Task& task) { return task.pieces.empty(); });
+  if (!slabs.empty()) answers_.slabs_lost({slabs.begin(), slabs.end()}, how, pid);  // may ask for more
+  if (!overwriting) return next();
+  finish(Failure{phase_ == Phase::sent ? How::lost : How::untried, "the helper died (" + how + ")"});
 }
 
 }  // namespace apportion

@@ -172,13 +172,13 @@ void Journal::set_session(SessionId id, SessionPhase state) {
   store_sealed(record + layout::kSessionState, static_cast<std::uint64_t>(state), salt);
 }
 
-void Journal::put_chunk(ChunkId id, Bytes bytes) {
+void Journal::put_chunk(ChunkId id, Bytes bytes, bool slab) {
   APPORTION_CHECK(id.slot() < shape_.chunk_slots);
   const std::size_t record = tables_.chunks + id.slot() * layout::kLeaseWords;
   store_sealed(record + layout::kLeaseGeneration, id.generation());
   store_sealed(record + layout::kLeaseBytes, bytes.value);
   store_sealed(record + layout::kLeaseOwner, 0);
-  set_chunk(id, ChunkState::making, std::nullopt);
+  set_chunk(id, ChunkState::making, std::nullopt, {.slab = slab});
 }
 
 void Journal::set_chunk(ChunkId id, ChunkState state, std::optional<SessionId> lessee, ChunkMarks marks) {
@@ -189,8 +189,8 @@ void Journal::set_chunk(ChunkId id, ChunkState state, std::optional<SessionId> l
       state == ChunkState::vacant
           ? 0
           : layout::fold(0, {load(record + layout::kLeaseGeneration), load(record + layout::kLeaseBytes)});
-  const std::uint64_t bits =
-      (marks.clean ? layout::kLeaseClean : 0) | (marks.bound ? layout::kLeaseBound : 0);
+  const std::uint64_t bits = (marks.clean ? layout::kLeaseClean : 0) |
+                             (marks.bound ? layout::kLeaseBound : 0) | (marks.slab ? layout::kLeaseSlab : 0);
   store_sealed(record + layout::kLeaseState, (static_cast<std::uint64_t>(state) << 40) | bits | who, salt);
 }
 

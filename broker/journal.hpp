@@ -50,6 +50,7 @@ struct JournalOwner {
 struct ChunkMarks {
   bool clean = false;  // FREE only: overwritten since anybody had it
   bool bound = false;  // only for the user of its last owner
+  bool slab = false;   // memory of the helper, which does not outlive the broker
 };
 
 // The unchanging part of a session's record.
@@ -88,7 +89,7 @@ class Journal {
   void set_session(SessionId id, SessionPhase state);
 
   // Writes the fields (no last owner), then commits with state making.
-  void put_chunk(ChunkId id, Bytes bytes);
+  void put_chunk(ChunkId id, Bytes bytes, bool slab = false);
   // lessee: nothing for FREE, MAKING and memory that is nobody's.
   void set_chunk(ChunkId id, ChunkState state, std::optional<SessionId> lessee, ChunkMarks marks = {});
   void set_owner(ChunkId id, JournalOwner owner);

@@ -129,7 +129,8 @@ class Reader {
     lease.id = ChunkId::of(slot, layout::payload(generation));
     lease.bytes = {layout::payload(bytes)};
     lease.state = static_cast<ChunkState>(kind);
-    lease.marks = {(state & layout::kLeaseClean) != 0, (state & layout::kLeaseBound) != 0};
+    lease.marks = {(state & layout::kLeaseClean) != 0, (state & layout::kLeaseBound) != 0,
+                   (state & layout::kLeaseSlab) != 0};
     if (const std::uint64_t who = layout::payload(state) & layout::kLeaseSlotMask; who != 0) {
       lease.session_slot = static_cast<std::uint32_t>(who - 1);
     }

@@ -17,7 +17,7 @@ namespace apportion::journal_layout {
 
 inline constexpr std::uint64_t kMagic = 0x4c4e524a4f505041ULL;  // "APPOJRNL", little-endian
 inline constexpr std::uint32_t kMajor = 1;                      // another major is refused (F19)
-inline constexpr std::uint32_t kMinor = 1;  // a newer minor only uses spare words and bits
+inline constexpr std::uint32_t kMinor = 2;  // 1.2: slabs; a newer minor only uses spare words and bits
 
 // Header words.
 inline constexpr std::size_t kHeaderWords = 32;
@@ -62,7 +62,8 @@ enum LeaseWord : std::size_t {
 // Bits of a lease's state word (since 1.1).
 inline constexpr std::uint64_t kLeaseClean = 1ULL << 39;  // FREE only: overwritten since anybody had it
 inline constexpr std::uint64_t kLeaseBound = 1ULL
-                                             << 38;  // only for the user of the last owner, unless remade
+                                             << 38;      // only for the user of the last owner, unless remade
+inline constexpr std::uint64_t kLeaseSlab = 1ULL << 37;  // since 1.2: a slab, which dies with the helper
 inline constexpr std::uint64_t kLeaseSlotMask = (1ULL << 25) - 1;
 
 inline constexpr unsigned kPayloadBits = 48;

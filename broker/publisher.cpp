@@ -20,8 +20,9 @@ Result<std::unique_ptr<Publisher>> Publisher::create(Loop& loop, PublisherSetup 
   Result<LedgerWriter> ledger = LedgerWriter::create(setup.epoch, {setup.device_uuid, setup.device_name});
   if (!ledger.ok()) return ledger.error();
   std::vector<JobPageWriter> pages;
-  for (const std::string& job : setup.jobs) {
-    Result<JobPageWriter> page = JobPageWriter::create(setup.epoch, job);
+  for (std::size_t i = 0; i < setup.jobs.size(); ++i) {
+    const std::uint32_t slabs = i < setup.slab_places.size() ? setup.slab_places[i] : 0;
+    Result<JobPageWriter> page = JobPageWriter::create(setup.epoch, setup.jobs[i], slabs);
     if (!page.ok()) return page.error();
     pages.push_back(*std::move(page));
   }
@@ -35,7 +36,9 @@ Publisher::Publisher(Loop& loop, PublisherSetup setup, std::function<LedgerSnaps
       setup_(std::move(setup)),
       figures_(std::move(figures)),
       ledger_(std::move(ledger)),
-      job_pages_(std::move(job_pages)) {}
+      job_pages_(std::move(job_pages)),
+      vacant_(job_pages_.size()),
+      next_place_(job_pages_.size()) {}
 
 Result<std::vector<Fd>> Publisher::pages_for(SessionId session, JobIndex job) {
   Result<ReportPage> page = ReportPage::create(setup_.epoch, session.value);
@@ -51,6 +54,29 @@ Result<std::vector<Fd>> Publisher::pages_for(SessionId session, JobIndex job) {
 
 void Publisher::remove_session(SessionId session) {
   reports_.erase(session);
+  // Whoever of the job still reads its page finds no slab of a holder that is gone.
+  for (auto slab = slabs_.begin(); slab != slabs_.end();) {
+    const auto here = slab++;
+    if (here->second.session == session) clear_slab(here->first);
+  }
+}
+
+std::uint32_t Publisher::put_slab(JobIndex job, SessionId session, ChunkId id, Bytes bytes,
+                                  const IpcHandle& handle) {
+  std::set<std::uint32_t>& vacant = vacant_[job.value];
+  const std::uint32_t place = vacant.empty() ? next_place_[job.value]++ : *vacant.begin();
+  vacant.erase(place);
+  job_pages_[job.value].put_slab(place, id.value, bytes, handle);
+  slabs_.emplace(id, PlacedSlab{job, session, place});
+  return place;
+}
+
+void Publisher::clear_slab(ChunkId id) {
+  const auto found = slabs_.find(id);
+  if (found == slabs_.end()) return;
+  job_pages_[found->second.job.value].clear_slab(found->second.place);
+  vacant_[found->second.job.value].insert(found->second.place);
+  slabs_.erase(found);
 }
 
 void Publisher::publish_job(JobIndex job, const JobFigures& figures) {

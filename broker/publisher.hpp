@@ -1,12 +1,14 @@
 // The pages that clients read, and the pages they write: ledger, one job page per job, one report page per
 // session.
 //
-// Owns: the memfds and their mappings; new in each epoch. Promises: a job page is written at once, for the
-// GRANT that depends on it; the ledger at most a thousand times a second, and always once more after the last
-// change. Never: believes a report page (F23: figures are clamped, and only shown).
+// Owns: the memfds and their mappings, and which place of a slab table is whose; new in each epoch. Promises:
+// a job page is written at once, for the GRANT that depends on it; the ledger at most a thousand times a
+// second, and always once more after the last change. Never: believes a report page (F23: figures are
+// clamped, and only shown).
 #pragma once
 
 #include <memory>
+#include <set>
 #include <string>
 #include <unordered_map>
 #include <vector>
@@ -24,7 +26,8 @@ struct PublisherSetup {
   std::string device_uuid;
   std::string device_name;
   Bytes device_total;
-  std::vector<std::string> jobs;  // in the order of JobIndex
+  std::vector<std::string> jobs;                // in the order of JobIndex
+  std::vector<std::uint32_t> slab_places = {};  // by job: how many slabs its page has room for; empty: none
 };
 
 class Publisher {
@@ -39,6 +42,11 @@ class Publisher {
   void remove_session(SessionId session);
 
   void publish_job(JobIndex job, const JobFigures& figures);
+  // Puts a slab where the job's sessions find it; its place. Low places first: a page costs what was used of
+  // it. The book's slabs always have room (slab_places is as many as there can be).
+  [[nodiscard]] std::uint32_t put_slab(JobIndex job, SessionId session, ChunkId id, Bytes bytes,
+                                       const IpcHandle& handle);
+  void clear_slab(ChunkId id);  // one that is not there is gone already
   void ledger_changed();
 
   [[nodiscard]] std::uint64_t generation() const { return ledger_.generation(); }
@@ -60,6 +68,14 @@ class Publisher {
   std::function<LedgerSnapshot()> figures_;
   LedgerWriter ledger_;
   std::vector<JobPageWriter> job_pages_;
+  struct PlacedSlab {
+    JobIndex job;
+    SessionId session;
+    std::uint32_t place = 0;
+  };
+  std::unordered_map<ChunkId, PlacedSlab> slabs_;
+  std::vector<std::set<std::uint32_t>> vacant_;  // by job: cleared places below next_place_
+  std::vector<std::uint32_t> next_place_;        // by job: the lowest that was never used
   std::unordered_map<SessionId, ReportPage> reports_;
   std::unique_ptr<Loop::Watch> pause_;  // set for a millisecond after each publication
   bool changed_in_pause_ = false;

@@ -27,6 +27,11 @@ Token draw_token() {
   return token;
 }
 
+SteadyNs steady_now() {
+  const auto since = std::chrono::steady_clock::now().time_since_epoch();
+  return {std::chrono::duration_cast<std::chrono::nanoseconds>(since).count()};
+}
+
 std::vector<ChunkId> ids_of(std::span<const std::uint64_t> words) {
   std::vector<ChunkId> ids;
   for (const std::uint64_t word : words)
@@ -130,7 +135,8 @@ bool Server::bind(ConnectionId id, SessionId session) {
 void Server::watch(SessionId session, pid_t pid, std::uint64_t start_time) {
   if (pid == 0) return;
   Result<Fd> pidfd = open_pidfd(pid, start_time);
-  if (!pidfd.ok() && pidfd.error().code == Errc::not_found) return sink_.event(events::ProcessGone{session});
+  if (!pidfd.ok() && pidfd.error().code == Errc::not_found)
+    return sink_.event(events::ProcessGone{session, steady_now()});
   if (!pidfd.ok())
     return log::warning("lost", {{"what", "watch of a client's process"},
                                  {"pid", std::to_string(pid)},
@@ -223,11 +229,12 @@ void Server::want_session(ClientConnection& from, const wire::Hello& hello, std:
   events::SessionWanted wanted;
   wanted.connection = from.id();
   wanted.job = hello.job.view();
-  wanted.peer = {from.peer().uid, {}, from.peer().pid, from.peer().start_time};
+  wanted.peer = {from.peer().uid, {}, from.peer().pid, from.peer().start_time, from.pid_namespace()};
   wanted.peer.gids.assign(from.peer().groups.begin(), from.peer().groups.end());
   wanted.peer.gids.push_back(from.peer().gid);
   wanted.reclaimable = (hello.flags & wire::Hello::kReclaimable) != 0;
   wanted.label = hello.label.view();
+  wanted.knows_slabs = hello.header.minor >= 1;  // of major 1, or it would not be here
   wanted.fresh = draw_token();
   if (!hello.token.none()) {
     wanted.resume = hello.token;
@@ -279,7 +286,7 @@ void Server::process_gone(SessionId session) {
     connection->drain(kLastWords);
   }
   if (!sessions_.contains(session)) return;  // it had said goodbye
-  sink_.event(events::ProcessGone{session});
+  sink_.event(events::ProcessGone{session, steady_now()});
 }
 
 void Server::grant_unsent(SessionId session, RequestId request, std::vector<ChunkId> ids,

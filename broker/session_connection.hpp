@@ -77,6 +77,8 @@ class ClientConnection {
 
   [[nodiscard]] ConnectionId id() const { return id_; }
   [[nodiscard]] const Peer& peer() const { return peer_; }
+  // Before take_pidfd().
+  [[nodiscard]] PidNamespace pid_namespace() const { return pid_namespace_of(peer_); }
   [[nodiscard]] Fd take_pidfd() { return std::move(peer_.pidfd); }
   [[nodiscard]] bool open() const { return socket_.valid(); }
   [[nodiscard]] bool dismissed() const { return close_when_empty_; }  // we told it to go

@@ -30,6 +30,7 @@ CoreSetup core_setup(const Config& config, const LoadReport& report, std::uint64
     rule.hold = job.hold;
     rule.on_return = job.return_rule;
     rule.scrub = job.scrub;
+    rule.transport = job.transport;
     rule.lend = job.lend;
     rule.wait_ns = job.wait.count() * 1'000'000;
     rule.users = job.users;

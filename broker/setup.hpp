@@ -25,6 +25,7 @@ struct JobRule {
   Hold hold = Hold::attached;
   ReturnRule on_return = ReturnRule::automatic;
   Scrub scrub = Scrub::cross_owner;
+  Transport transport = Transport::vmm;
   bool lend = true;
   std::int64_t wait_ns = 10'000'000'000;  // the longest a request waits
   std::vector<UserRule> users;            // empty: whoever reaches the socket
@@ -40,6 +41,7 @@ struct CoreSetup {
   Reserve reserve = Reserve::all;
   std::vector<JobRule> jobs;
   std::uint32_t sessions_per_uid = 256;
+  std::uint32_t own_uid = 0;  // the broker's and its helper's: cudaIpc opens memory of one's own user only
   // How long the first filling of the pool is tried again while the device says it is full (a predecessor's
   // memory comes back late, contract rule 6) before Fatal.
   std::int64_t fill_patience_ns = 5'000'000'000;

@@ -54,6 +54,14 @@ std::vector<std::string> names_of(const std::vector<JobRule>& jobs) {
   return names;
 }
 
+// As many as there can be leases at all, so that a page is never full.
+std::vector<std::uint32_t> slab_places(const std::vector<JobRule>& jobs, std::uint32_t most) {
+  std::vector<std::uint32_t> places;
+  for (const JobRule& job : jobs)
+    places.push_back(job.transport == Transport::ipc ? most : 0);
+  return places;
+}
+
 }  // namespace
 
 Shell::Shell(Loop& loop, ShellParts parts, const Device& device, const DeviceMonitor& monitor,
@@ -70,18 +78,16 @@ Shell::Shell(Loop& loop, ShellParts parts, const Device& device, const DeviceMon
           [this](std::vector<ChunkId> ids, HelperLink::Fds fds) {
             pool_.export_fds(std::move(ids), std::move(fds));
           },
-          [this](const std::vector<ChunkId>& ids, const std::optional<HelperLink::Failure>& failure) {
-            if (!failure) return event(events::Scrubbed{ids});
-            event(events::ScrubFailed{ids, failure->why, now(), failure->how});
-          },
-          parts_.helper),
+          helper_answers(), parts_.helper),
       started_ns_(now().value) {}
 
 Shell::~Shell() = default;
 
 Status Shell::open() {
-  PublisherSetup setup{parts_.setup.epoch, parts_.facts.device_uuid, parts_.facts.device_name,
-                       parts_.load.device.total, names_of(parts_.setup.jobs)};
+  PublisherSetup setup{
+      parts_.setup.epoch,          parts_.facts.device_uuid,
+      parts_.facts.device_name,    parts_.load.device.total,
+      names_of(parts_.setup.jobs), slab_places(parts_.setup.jobs, journal_.shape().chunk_slots)};
   auto publisher = Publisher::create(loop_, std::move(setup), [this] { return core_.ledger(); });
   if (!publisher.ok()) return publisher.error();
   publisher_ = *std::move(publisher);
@@ -190,7 +196,7 @@ void Shell::answer_askers() {
     const LedgerSnapshot snapshot = publisher_->snapshot();
     const PoolFigures pool = core_.pool();
     const std::vector<wire::HolderRow> holders =
-        holder_rows(snapshot, room, pool.pool - pool.loose, helper_.pid());
+        holder_rows(snapshot, room, pool.pool - pool.loose, helper_.pid(), core_.book().slabs());
     std::vector<JobCounters> counters;
     for (std::uint32_t job = 0; job < core_.job_count(); ++job)
       counters.push_back(core_.counters({job}));
@@ -231,10 +237,6 @@ void Shell::on(const actions::UnmakeChunk& action) {
     if (unmade.ok()) return event(events::ChunkUnmade{id, now()});
     event(events::UnmakeFailed{id, unmade.error().message, now()});
   });
-}
-
-void Shell::on(const actions::ScrubChunks& action) {
-  helper_.scrub(action.chunks);
 }
 
 void Shell::on(const actions::KeeperPut& action) {
@@ -291,14 +293,20 @@ void Shell::room_read(const Pool::Room& room) {
     if (session.state != SessionPhase::vacant) clients.insert(session.pid);
   clients.insert(helper_.pid());  // its context is set aside by the load rule
   std::optional<Bytes> foreign;
-  Bytes of_clients;
+  events::DeviceRoom reading{room.memory->free, room.memory->total, {}, {room.read_at_ns}};
   for (const DeviceProcess& process : room.processes) {
-    if (process.pid == getpid() || !process.used) continue;
+    reading.pids.push_back(process.pid);
+    if (process.pid == getpid() || dead_helpers_.contains(process.pid) || !process.used) continue;
     foreign = foreign.value_or(Bytes{}) + *process.used;
-    if (clients.contains(process.pid)) of_clients += *process.used;
+    if (clients.contains(process.pid)) reading.clients += *process.used;
+    if (process.pid == helper_.pid()) reading.helper_bytes += *process.used;
   }
-  event(events::DeviceRoom{
-      room.memory->free, room.memory->total, foreign, {room.read_at_ns}, of_clients, helper_.pid() != 0});
+  reading.foreign = foreign;
+  reading.helper = helper_.pid() != 0;
+  std::erase_if(dead_helpers_, [&](pid_t pid) {
+    return std::find(reading.pids.begin(), reading.pids.end(), pid) == reading.pids.end();
+  });
+  event(reading);
 }
 
 void Shell::on(const actions::Ready&) {

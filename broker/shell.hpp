@@ -9,7 +9,9 @@
 #include <deque>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
+#include <unordered_map>
 #include <vector>
 
 #include "broker/core.hpp"
@@ -63,6 +65,9 @@ class Shell final : private Server::Sink {
   void on(const actions::MakeChunk& action);
   void on(const actions::UnmakeChunk& action);
   void on(const actions::ScrubChunks& action);
+  void on(const actions::MakeSlab& action);
+  void on(const actions::FreeSlab& action);
+  void on(const actions::SlabsLost& action);
   void on(const actions::KeeperPut& action);
   void on(const actions::KeeperDel& action);
   void on(const actions::SendGrant& action);
@@ -77,6 +82,9 @@ class Shell final : private Server::Sink {
   void on(const actions::Fatal& action);
   void on(const actions::Log& action);
 
+  [[nodiscard]] HelperLink::Answers helper_answers();
+  void forget_slab(ChunkId id);
+  void send_slabs(const actions::SendGrant& grant);
   void withdraw(const actions::Welcome& welcome);
   void unmake_unkept(const std::vector<ChunkId>& ids, const Error& why);
   void refuse_hello(ClientConnection& connection, const Error& error);
@@ -97,6 +105,9 @@ class Shell final : private Server::Sink {
   Server server_;
   Pool pool_;
   HelperLink helper_;
+  std::unordered_map<ChunkId, IpcHandle> slab_handles_;  // of each that the helper has
+  // Dead helpers that had slabs, as long as the device names them: what it names them for is the pool's.
+  std::set<pid_t> dead_helpers_;
 
   std::deque<Event> events_;
   bool handling_ = false;

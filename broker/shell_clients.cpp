@@ -14,6 +14,7 @@ Errc code_of(Refusal::Rule rule) {
     case Refusal::Rule::device_full:
       return Errc::out_of_memory;
     case Refusal::Rule::scrub_failed:
+    case Refusal::Rule::helper_failed:
     case Refusal::Rule::send_failed:
       return Errc::driver;
     case Refusal::Rule::closed:
@@ -86,7 +87,8 @@ void Shell::on(const actions::Welcome& action) {
   welcome.layouts = {
       kLedgerMajor, kLedgerMinor, kJobPageMajor, kJobPageMinor, kReportPageMajor, kReportPageMinor, 0};
   welcome.flags = (parts_.facts.simulated ? wire::Welcome::kSimulated : 0U) |
-                  (action.resumed ? wire::Welcome::kReattached : 0U);
+                  (action.resumed ? wire::Welcome::kReattached : 0U) |
+                  (config.transport == Transport::ipc ? wire::Welcome::kSlabs : 0U);
   welcome.broker_pid = static_cast<std::uint32_t>(getpid());
   welcome.job = wire::Text<64>(config.name);
   welcome.device_uuid = wire::Text<48>(parts_.facts.device_uuid);
@@ -108,6 +110,7 @@ void Shell::refuse_hello(ClientConnection& connection, const Error& error) {
 }
 
 void Shell::on(const actions::SendGrant& action) {
+  if (action.slabs) return send_slabs(action);
   // F54: what is exported for this connection goes nowhere else. A session that has re-attached meanwhile has
   // settled its leases, and these chunks are not among them.
   const ClientConnection* now_there = server_.connection_of(action.session);

@@ -199,6 +199,7 @@ int serve(Loop& loop, KeeperLink& keeper, Config config, const BrokerOptions& op
   parts.setup.granularity = description.granularity;
   parts.setup.closed = std::move(closed);
   parts.setup.stop_pid = getpid();
+  parts.setup.own_uid = geteuid();
   parts.facts = {.device_uuid = description.uuid,
                  .device_name = description.name,
                  .socket = opened.socket_path,

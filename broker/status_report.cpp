@@ -43,7 +43,7 @@ wire::BrokerRow broker_row(const StatusFacts& facts, const LedgerSnapshot& snaps
 }  // namespace
 
 std::vector<wire::HolderRow> holder_rows(const LedgerSnapshot& snapshot, const Pool::Room& room,
-                                         Bytes reserved, std::int32_t helper_pid) {
+                                         Bytes reserved, std::int32_t helper_pid, Bytes slabs) {
   std::vector<wire::HolderRow> rows;
   Bytes listed = reserved;
   Bytes others;
@@ -51,7 +51,8 @@ std::vector<wire::HolderRow> holder_rows(const LedgerSnapshot& snapshot, const P
   for (std::size_t i = 0; i < room.processes.size(); ++i) {
     const DeviceProcess& process = room.processes[i];
     const auto pid = static_cast<std::uint32_t>(process.pid);
-    const Bytes used = process.used.value_or(Bytes{});
+    Bytes used = process.used.value_or(Bytes{});
+    if (process.pid == helper_pid) used = saturating_sub(used, slabs);  // they are in `reserved`
     if (pid == self) {
       listed = std::max(listed, used);
       continue;

@@ -33,9 +33,11 @@ struct StatusFacts {
 
 // Splits the device's processes: the broker's own is the pool (`reserved`: what of it is taken from the
 // device, by this broker or one before it); a session's is overhead (its context and libraries), and so is
-// that of the broker's helper; every other one is foreign; what no process accounts for is the rest.
+// that of the broker's helper, less the slabs that it has for the pool; every other one is foreign; what no
+// process accounts for is the rest.
 [[nodiscard]] std::vector<wire::HolderRow> holder_rows(const LedgerSnapshot& snapshot, const Pool::Room& room,
-                                                       Bytes reserved, std::int32_t helper_pid);
+                                                       Bytes reserved, std::int32_t helper_pid,
+                                                       Bytes slabs = {});
 
 // "; on the device now: 30 GiB of python (pid 12, uid 1000)", largest first, at most four; empty where nobody
 // but us is known.

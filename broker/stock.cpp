@@ -8,6 +8,7 @@ namespace {
 
 constexpr std::int64_t kFirstBackoffNs = 100'000'000;
 constexpr std::int64_t kLongestBackoffNs = 5'000'000'000;
+constexpr std::int64_t kFreeAgainNs = 5'000'000'000;
 constexpr std::int64_t kQuietNs = 1'000'000'000;  // before free chunks are overwritten ahead
 constexpr int kLast = 100;                        // above any rank
 // How long orders count on what a dead helper had. A healthy device shows it within a second.
@@ -40,13 +41,14 @@ void Stock::cancel(SessionId session) {
   }
 }
 
-bool Stock::keeps(Bytes bytes) const {
-  return bytes == setup_.chunk && setup_.reserve == Reserve::all;
+bool Stock::keeps(const BookedChunk& chunk) const {
+  return !chunk.slab && chunk.bytes == setup_.chunk && setup_.reserve == Reserve::all;
 }
 
 void Stock::close(ChunkId id) {
-  steps_[id] = Step::deleting;
-  to_delete_.push_back(id);
+  const bool slab = book_.find(id)->slab;
+  steps_[id] = slab ? Step::closing : Step::deleting;
+  (slab ? to_free_ : to_delete_).push_back(id);
 }
 
 void Stock::discard(ChunkId id) {
@@ -67,28 +69,28 @@ void Stock::put_back(ChunkId id) {
   disturb();
   const BookedChunk& chunk = *book_.find(id);
   const JobIndex job = book_.find(chunk.lessee)->job;
-  if (hygiene_.unmakes_returns(job) || !keeps(chunk.bytes)) return discard(id);
+  if (hygiene_.unmakes_returns(job) || !keeps(chunk)) return discard(id);
   book_.put_back(id, hygiene_.binds_returns(job));
 }
 
-void Stock::retire(ChunkId id) {
-  close(id);
-}
-
 void Stock::roll_back(ChunkId id) {
-  const Bytes bytes = book_.find(id)->bytes;
   book_.roll_back(id);
-  if (!keeps(bytes)) discard(id);
+  if (!keeps(*book_.find(id))) discard(id);
 }
 
 void Stock::begin_make(Bytes bytes, Order* order, Actions& out) {
-  const ChunkId id = book_.begin_make(bytes);
+  const bool slab = order != nullptr && order->slab;
+  const ChunkId id = book_.begin_make(bytes, slab);
   steps_[id] = Step::making;
   if (order != nullptr) {
     --order->missing;
     order->making.push_back(id);
   }
-  out.emplace_back(actions::MakeChunk{id, bytes});
+  if (slab) {
+    out.emplace_back(actions::MakeSlab{id, bytes});
+  } else {
+    out.emplace_back(actions::MakeChunk{id, bytes});
+  }
 }
 
 bool Stock::step_is(ChunkId id, Step step) const {
@@ -98,7 +100,7 @@ bool Stock::step_is(ChunkId id, Step step) const {
 
 Stock::Order* Stock::order_of(ChunkId id) {
   for (Order& order : orders_) {
-    for (const std::vector<ChunkId>* ids : {&order.making, &order.scrubbing}) {
+    for (const std::vector<ChunkId>* ids : {&order.making, &order.scrubbing, &order.ready}) {
       if (std::find(ids->begin(), ids->end(), id) != ids->end()) return &order;
     }
   }
@@ -110,6 +112,8 @@ Stock::Order* Stock::order_of(ChunkId id) {
 void Stock::handle(const events::ChunkMade& event, Actions& out) {
   if (!step_is(event.id, Step::making)) return;
   graveyard_.made(book_.find(event.id)->bytes, event.now);
+  // A slab dies with the helper in any case: the keeper has no part in it.
+  if (book_.find(event.id)->slab) return is_made(event.id);
   // The keeper's fd first: a chunk that is leased must survive us (F11).
   steps_[event.id] = Step::putting;
   out.emplace_back(actions::KeeperPut{{event.id}});
@@ -120,15 +124,20 @@ void Stock::handle(const events::MakeFailed& event, Actions& out) {
   if (!step_is(event.id, Step::making) && !step_is(event.id, Step::putting)) return;
   steps_.erase(event.id);
   Order* order = order_of(event.id);
+  const bool slab = book_.find(event.id)->slab;
   book_.make_failed(event.id);
-  const std::string what = event.device_full ? "the device has no room for a chunk that the pool has room for"
-                                             : "the driver could not make a chunk";
+  const std::string kind = slab ? "slab" : "chunk";
+  const std::string what =
+      event.device_full ? "the device has no room for a " + kind + " that the pool has room for"
+                        : (slab ? "the helper" : "the driver") + std::string(" could not make a ") + kind;
   const std::string why = what + (event.why.empty() ? "" : " (" + event.why + ")");
   if (order != nullptr) {
     std::erase(order->making, event.id);
-    fail(*order, why);  // F32: nothing is kept of it
+    // F32: nothing is kept of it.
+    fail(*order, why, slab && !event.device_full ? Refusal::Rule::helper_failed : Refusal::Rule::device_full);
     return;
   }
+  if (slab) return;  // its order was cancelled meanwhile
   if (!filled_ && !fatal_ && (!event.device_full || event.now >= fill_until_)) {
     fatal_ = true;
     out.emplace_back(actions::Fatal{
@@ -154,15 +163,19 @@ void Stock::handle(const events::KeeperAcked& event, Actions& out) {
       continue;
     }
     if (!step_is(id, Step::putting)) continue;
-    steps_.erase(id);
-    backoff_ns_ = 0;
-    book_.made(id);
-    if (Order* order = order_of(id); order != nullptr) {
-      std::erase(order->making, id);
-      give(*order, id);
-    } else if (!keeps(book_.find(id)->bytes)) {
-      discard(id);  // its order was cancelled meanwhile
-    }
+    is_made(id);
+  }
+}
+
+void Stock::is_made(ChunkId id) {
+  steps_.erase(id);
+  backoff_ns_ = 0;
+  book_.made(id);
+  if (Order* order = order_of(id); order != nullptr) {
+    std::erase(order->making, id);
+    give(*order, id);
+  } else if (!keeps(*book_.find(id))) {
+    discard(id);  // its order was cancelled meanwhile
   }
 }
 
@@ -170,7 +183,9 @@ void Stock::handle(const events::ChunkUnmade& event, Actions& /*out*/) {
   if (!step_is(event.id, Step::closing)) return;
   steps_.erase(event.id);
   const BookedChunk& chunk = *book_.find(event.id);
-  if (chunk.state == ChunkState::zombie) {
+  if (chunk.state == ChunkState::zombie && chunk.slab) {
+    graveyard_.add_slab(event.id, chunk.lessee, chunk.bytes, event.now);
+  } else if (chunk.state == ChunkState::zombie) {
     graveyard_.add(event.id, chunk.lessee, chunk.bytes, event.now);
   } else {
     graveyard_.unmade(event.now);
@@ -184,32 +199,15 @@ void Stock::handle(const events::UnmakeFailed& event, Actions& out) {
   const BookedChunk& chunk = *book_.find(event.id);
   // F34: charged as it was until the device shows that the bytes are back.
   if (chunk.state == ChunkState::unmaking) book_.unmake_failed(event.id);
-  graveyard_.add(event.id, chunk.lessee, chunk.bytes, event.now);
-  out.emplace_back(actions::Log{actions::Log::Level::error,
-                                "unmake_failed",
-                                {{"chunk", std::to_string(event.id.value)}, {"why", event.why}}});
-}
-
-void Stock::handle(const events::DeviceRoom& event, Actions& out) {
-  Graveyard::Expected expected;
-  for (const ChunkState state : {ChunkState::free, ChunkState::offered, ChunkState::held,
-                                 ChunkState::returning, ChunkState::scrub, ChunkState::orphan}) {
-    expected.alive += book_.in_state(state);
+  if (chunk.slab) {
+    unfreed_.push_back({event.id, 0, {event.now.value + kFreeAgainNs}});
+  } else {
+    graveyard_.add(event.id, chunk.lessee, chunk.bytes, event.now);
   }
-  expected.zombies = book_.in_state(ChunkState::zombie);
-  expected.quiet = expected.zombies.value == 0 && steps_.empty();
-  Bytes settled{};
-  for (const ChunkId id : graveyard_.settle(event, expected)) {
-    std::erase_if(lost_, [&](const At& lost) { return lost.id == id; });
-    settled += book_.find(id)->bytes;
-    book_.settled(id);
-  }
-  if (settled.value != 0) {
-    out.emplace_back(
-        actions::Log{actions::Log::Level::info,
-                     "recovered",
-                     {{"what", "memory of dead clients"}, {"bytes", std::to_string(settled.value)}}});
-  }
+  out.emplace_back(
+      actions::Log{actions::Log::Level::error,
+                   "unmake_failed",
+                   {{chunk.slab ? "slab" : "chunk", std::to_string(event.id.value)}, {"why", event.why}}});
 }
 
 void Stock::tick(SteadyNs now) {
@@ -264,7 +262,8 @@ std::optional<ChunkId> Stock::pick_to_unmake() const {
 
 void Stock::serve_from_free() {
   for (Order& order : orders_) {
-    while (order.failure.empty() && order.missing > 0 && order.piece == setup_.chunk) {
+    const bool takes_chunks = !order.slab && order.piece == setup_.chunk;
+    while (takes_chunks && order.failure.empty() && order.missing > 0) {
       const std::optional<ChunkId> id = pick_for(order);
       if (!id) break;
       --order.missing;
@@ -347,6 +346,8 @@ void Stock::pump(Actions& out) {
   refill(out);
   scrub_ahead();
   ask_helper(out);
+  for (const ChunkId id : std::exchange(to_free_, {}))
+    out.emplace_back(actions::FreeSlab{id});
   if (!to_delete_.empty()) out.emplace_back(actions::KeeperDel{std::exchange(to_delete_, {})});
 }
 

@@ -6,6 +6,10 @@
 //   unmake:  UNMAKING -> keeper dropped the fd -> driver -> loose   (or ZOMBIE, F34)
 //   retire:  ZOMBIE -> keeper dropped the fd -> driver -> the graveyard waits for the device -> loose
 //
+// A slab goes the same ways without the keeper, and the helper stands where the driver is. It is made for one
+// order, is nobody's only in between, and is never kept. One of a dead holder is freed when the device no
+// longer names that process (rules 35, 38). When the helper dies, its slabs are ZOMBIE at once (F52).
+//
 // An admitted request becomes an order. Orders are served first come, first served: from free chunks (the
 // owner's own, then clean ones, then such as must be overwritten first: hygiene.hpp), from loose bytes, which
 // are made into chunks and overwritten; and where those are short, free chunks that its owner may not have
@@ -50,6 +54,7 @@ class Stock {
     std::string mishap{};              // the latest
     std::string failure{};
     Refusal::Rule failed_by = Refusal::Rule::device_full;
+    bool slab = false;
 
     [[nodiscard]] Bytes promised() const { return piece * (missing + making.size()); }
   };
@@ -67,8 +72,8 @@ class Stock {
   void discard(ChunkId id);
   // RETURNING -> FREE, or discarded where the job or the chunk is not of that kind.
   void put_back(ChunkId id);
-  // A ZOMBIE: closed, then given to the graveyard.
-  void retire(ChunkId id);
+  // A ZOMBIE whose holder, process `pid`, is gone since `now`: closed, then given to the graveyard.
+  void retire(ChunkId id, std::int32_t pid, SteadyNs now);
   // OFFERED, never sent -> FREE as it was (or loose where such chunks are not kept).
   void roll_back(ChunkId id);
   // Somebody asked or returned: the idle time that scrubbing ahead waits for begins anew.
@@ -83,6 +88,7 @@ class Stock {
   void handle(const events::UnmakeFailed& event, Actions& out);
   void handle(const events::Scrubbed& event, Actions& out);
   void handle(const events::ScrubFailed& event, Actions& out);
+  void handle(const events::SlabsLost& event, Actions& out);
   void handle(const events::KeeperAcked& event, Actions& out);
   void handle(const events::DeviceRoom& event, Actions& out);
   void tick(SteadyNs now);
@@ -97,7 +103,7 @@ class Stock {
   [[nodiscard]] Bytes promised(JobIndex job) const;
   // What is being overwritten for orders of the job, and charged to it.
   [[nodiscard]] Bytes scrubbing_for(JobIndex job) const;
-  [[nodiscard]] bool awaits_device() const { return !graveyard_.empty(); }
+  [[nodiscard]] bool awaits_device() const { return !graveyard_.empty() || !unfreed_.empty(); }
   [[nodiscard]] bool wants_tick() const {
     return awaits_device() || !lost_.empty() || retry_at_.value != 0 || !scrub_again_.empty() ||
            (wants_ahead() && !ahead_due_);
@@ -116,12 +122,18 @@ class Stock {
     ChunkId id;
     SteadyNs at;
   };
+  // A ZOMBIE slab that the helper still has: freed when a reading from after `at` does not name `pid`.
+  struct Unfreed {
+    ChunkId id;
+    std::int32_t pid = 0;  // 0: nobody's; freeing failed
+    SteadyNs at;
+  };
 
   void begin_make(Bytes bytes, Order* order, Actions& out);
   void close(ChunkId id);
   [[nodiscard]] bool step_is(ChunkId id, Step step) const;
-  // Whether a chunk of this size may stay one when nobody has it.
-  [[nodiscard]] bool keeps(Bytes bytes) const;
+  // Whether a chunk may stay one when nobody has it.
+  [[nodiscard]] bool keeps(const BookedChunk& chunk) const;
   [[nodiscard]] Order* order_of(ChunkId id);  // being made or overwritten
   static void fail(Order& order, std::string why, Refusal::Rule rule = Refusal::Rule::device_full);
   void give(Order& order, ChunkId id);  // a free chunk it may have, overwritten first where it must be
@@ -138,6 +150,10 @@ class Stock {
   void give_up(ChunkId id, const std::string& why);
   void lose(const std::vector<ChunkId>& ids, const events::ScrubFailed& event, Actions& out);
   static void mishap(Order& order, const std::string& text);
+  void is_made(ChunkId id);
+  void lose_slab(ChunkId id, const std::string& why, SteadyNs now);
+  void free_unnamed(const events::DeviceRoom& event);
+  [[nodiscard]] Bytes slabs_of_the_dead_at_helper() const;
   void scrub_ahead();
   void stop_ahead();
   void ask_helper(Actions& out);
@@ -166,7 +182,9 @@ class Stock {
   std::deque<ChunkId> alone_;                             // for one ScrubChunks each, one after the other
   ChunkId alone_now_;                                     // asked for, or failed and asked for again first
   std::vector<At> scrub_again_;
-  std::vector<At> lost_;     // with a helper, and counted on: they come back when the device shows the room
+  std::vector<At> lost_;  // with a helper, and counted on: they come back when the device shows the room
+  std::vector<ChunkId> to_free_;  // slabs
+  std::vector<Unfreed> unfreed_;
   bool scrub_used_ = false;  // some order needed it
   bool disturbed_ = false;   // since the last tick
   bool ahead_due_ = false;

@@ -8,7 +8,8 @@
 // charged and is tried again at leisure (F38).
 //
 // What a helper died over is a dead holder's: its GPU work may not be over, and would hit the next owner. It
-// is retired as that of a dead client, and what is made of its bytes is overwritten again (F52).
+// is retired as that of a dead client, and what is made of its bytes is overwritten again (F52). Slabs are
+// lost with their helper (stock_dead.cpp).
 #include <algorithm>
 #include <utility>
 
@@ -59,7 +60,7 @@ void Stock::ask_helper(Actions& out) {
   const auto ask = [&](const std::vector<ChunkId>& ids) {
     actions::ScrubChunks scrub;
     for (const ChunkId id : ids)
-      scrub.chunks.push_back({id, book_.find(id)->bytes});
+      scrub.chunks.push_back({id, book_.find(id)->bytes, book_.find(id)->slab});
     out.emplace_back(std::move(scrub));
   };
   if (!to_scrub_.empty()) ask(std::exchange(to_scrub_, {}));
@@ -82,7 +83,7 @@ bool Stock::withdraw(ChunkId id) {
   if (!waited) return false;
   end_overwriting(id);
   book_.scrub_failed(id);
-  if (!keeps(book_.find(id)->bytes)) discard(id);
+  if (!keeps(*book_.find(id))) discard(id);
   return true;
 }
 
@@ -114,7 +115,7 @@ void Stock::handle(const events::Scrubbed& event, Actions& /*out*/) {
         break;
       case Overwriting::For::later:
         book_.scrubbed_free(id);
-        if (!keeps(book_.find(id)->bytes)) discard(id);
+        if (!keeps(*book_.find(id))) discard(id);
         break;
     }
   }
@@ -169,7 +170,7 @@ void Stock::give_up(ChunkId id, const std::string& why) {
   }
   stop_ahead();
   book_.scrub_failed(id);
-  if (!keeps(book_.find(id)->bytes)) discard(id);
+  if (!keeps(*book_.find(id))) discard(id);
 }
 
 // It is this chunk: the driver refused it alone.
@@ -188,7 +189,7 @@ void Stock::set_aside(ChunkId id, const std::string& why) {
   stop_ahead();
   book_.scrub_failed(id);
   book_.mark_stubborn(id);
-  if (!keeps(book_.find(id)->bytes)) discard(id);
+  if (!keeps(*book_.find(id))) discard(id);
 }
 
 // Two stores: charged to nobody as SCRUB, then ZOMBIE. A crash in between leaves SCRUB, which the next broker
@@ -207,7 +208,7 @@ void Stock::lose(const std::vector<ChunkId>& ids, const events::ScrubFailed& eve
     }
     book_.bury(id);
     lost_.push_back({id, event.now});
-    retire(id);
+    close(id);
   }
   for (Order* order : orders)
     mishap(*order, std::string(kInVain) + ": " + event.why);

@@ -23,12 +23,14 @@ Error Arena::not_live(Address block) {
 
 Arena::Arena(const ArenaRanges& ranges, ChunkSource& source)
     : source_(source),
+      slabs_(ranges.slabs),
       chunk_(ranges.chunk),
       granularity_(ranges.granularity),
       growth_chunks_(std::max(ranges.growth_chunks, 1U)),
       magazines_(ranges.membarrier),
-      small_{ranges.small, ranges.small_bytes().value,
-             OffsetAllocator(ranges.small_slots, static_cast<std::uint32_t>(chunk_.value / kUnit), 0)},
+      small_{
+          ranges.small, ranges.small_bytes().value,
+          OffsetAllocator(ranges.small_slots, static_cast<std::uint32_t>(chunk_.value / kUnit), 0, slabs_)},
       large_{ranges.large, ranges.large_bytes().value,
              OffsetAllocator(ranges.large_slots, static_cast<std::uint32_t>(chunk_.value / kUnit), 11)} {
   static_assert(ArenaRanges::kSmallBlock == kUnit << 11,
@@ -36,6 +38,9 @@ Arena::Arena(const ArenaRanges& ranges, ChunkSource& source)
   APPORTION_CHECK(small_.bytes <= ArenaRanges::kMaxRange && large_.bytes <= ArenaRanges::kMaxRange);
   APPORTION_CHECK(chunk_.value % kUnit == 0 && chunk_.value > ArenaRanges::kSmallBlock);
   APPORTION_CHECK(granularity_.value > 0 && chunk_.value % granularity_.value == 0);
+  if (!slabs_) return;
+  lost_ = tags_.make_pool();
+  APPORTION_CHECK(small_.blocks.make_pool(lost_));
 }
 
 Address Arena::take(Range& range, std::uint32_t units, Stream stream) noexcept {
@@ -159,7 +164,7 @@ Result<Bytes> Arena::size_of(Address block) {
   const NodeId id = range->blocks.find_live(static_cast<std::uint32_t>((block - range->base) / kUnit));
   if (id == kNoNode) return not_live(block);
   const BlockNode& node = range->blocks.node(id);
-  return node.state == BlockState::exact ? exact_.at(block) : Bytes{node.units * kUnit};
+  return node.state == BlockState::exact ? exact_.at(block).size : Bytes{node.units * kUnit};
 }
 
 Bytes Arena::mapped() const {
@@ -192,11 +197,12 @@ Result<ArenaStats> Arena::stats(std::uint32_t look) {
   stats.pool_bytes = mapped();
   stats.largest_free_block_bytes =
       Bytes{std::max(small_.blocks.largest_free(look), large_.blocks.largest_free(look)) * kUnit};
-  stats.idle_bytes = chunk_ * (std::uint64_t{small_.blocks.slots().idle()} + large_.blocks.slots().idle());
-  stats.cached_bytes =
-      Bytes{(small_.blocks.free_units() + large_.blocks.free_units()) * kUnit} + stats.magazine_bytes;
-  stats.graph_pool_bytes = Bytes{(small_.blocks.pool_units() + large_.blocks.pool_units()) * kUnit};
-  stats.pending_bytes = Bytes{(small_.blocks.pending_units() + large_.blocks.pending_units()) * kUnit};
+  stats.idle_bytes = chunk_ * (std::uint64_t{small_.blocks.idle_slots()} + large_.blocks.idle_slots());
+  const Bytes lost{(slabs_ ? small_.blocks.free_units(lost_) : 0) * kUnit};
+  const auto free = [this, lost](std::uint64_t units) { return saturating_sub(Bytes{units * kUnit}, lost); };
+  stats.cached_bytes = free(small_.blocks.free_units() + large_.blocks.free_units()) + stats.magazine_bytes;
+  stats.graph_pool_bytes = free(small_.blocks.pool_units() + large_.blocks.pool_units());
+  stats.pending_bytes = free(small_.blocks.pending_units() + large_.blocks.pending_units());
   if (stats.cached_bytes.value != 0) {
     stats.fragmentation = 1.0 - static_cast<double>(stats.largest_free_block_bytes.value) /
                                     static_cast<double>(stats.cached_bytes.value);
@@ -230,12 +236,12 @@ std::string Arena::check_ranges() const {
     }
   }
   Bytes exact{0};
-  for (const auto& [address, bytes] : exact_) {
+  for (const auto& [address, block] : exact_) {
     const NodeId id = large_.blocks.find_live(static_cast<std::uint32_t>((address - large_.base) / kUnit));
     if (id == kNoNode || large_.blocks.node(id).state != BlockState::exact) {
       return "an exact block has no node";
     }
-    exact += bytes;
+    exact += block.size;
   }
   if (exact.value != exact_units_ * kUnit) return "exact bytes are miscounted";
   return {};

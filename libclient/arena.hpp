@@ -10,6 +10,9 @@
 // must be ordered on S after the block's last use, wherever that was. Never: holds the short lock across a
 // call of the source; reads or writes device memory.
 //
+// With slabs (ArenaRanges::slabs) nothing is moved, and only whole slabs without a live block are given back:
+// when the broker has no more, before it is asked again.
+//
 // Thread-safe. From a signal handler that interrupted the arena itself: Errc::busy, never a deadlock (F48).
 // deallocate works after any failure of the source.
 #pragma once
@@ -108,6 +111,13 @@ class Arena {
   [[nodiscard]] bool take_due() noexcept { return due_.exchange(false); }
   [[nodiscard]] bool sweep();
 
+  // Slabs whose memory is gone, as the source says: nothing is allocated from them from here on, their live
+  // blocks can be freed, and those without one are let go of. The bytes of blocks that are live there.
+  // Errors: busy; what the source said; then it is to be called again.
+  [[nodiscard]] Result<Bytes> settle_lost();
+
+  // What deallocate answers where no live block starts.
+  [[nodiscard]] static Error not_live(Address block);
   // The size of the live block that starts at `block`.
   [[nodiscard]] Result<Bytes> size_of(Address block);
   // The largest free block is the largest of the first `look` of the largest sizes: at most 3.2 % too small.
@@ -126,7 +136,6 @@ class Arena {
   [[nodiscard]] bool holds_a_lock() const noexcept {
     return lock_.held_by_this_thread() || asks_.held_by_this_thread() || claims_.held_by_this_thread();
   }
-  [[nodiscard]] static Error not_live(Address block);
 
   struct Range {
     Address base;
@@ -147,7 +156,7 @@ class Arena {
   [[nodiscard]] Freed free_block(Address block, Stream stream) noexcept;
 
   [[nodiscard]] Range& range_for(Bytes bytes) {
-    return bytes.value <= ArenaRanges::kSmallBlock ? small_ : large_;
+    return slabs_ || bytes.value <= ArenaRanges::kSmallBlock ? small_ : large_;
   }
   [[nodiscard]] Range* range_of(Address address);
   [[nodiscard]] Address slot_address(const Range& range, std::uint32_t slot) const {
@@ -214,13 +223,20 @@ class Arena {
   [[nodiscard]] Address settle_and_take(Range& range, std::uint32_t units, Stream stream);
   [[nodiscard]] bool wait_for(std::uint64_t tags);
   void release_tags();  // only while nothing is taken aside
-  [[nodiscard]] Taken take_idle(std::uint32_t limit, bool clean = false,
-                                std::uint8_t min_age = 0);  // with both locks
-  [[nodiscard]] Given give_back(Bytes target, Quiesce how, std::uint8_t min_age = 0);
+  // With both locks. Of slabs at least `limit` slots, but never more than `most`.
+  [[nodiscard]] Taken take_idle(std::uint32_t limit, bool clean, std::uint8_t min_age, std::uint32_t most);
+  void lose(Address slab);
+  [[nodiscard]] Bytes lost_live() const;
+  [[nodiscard]] Taken take_lost();
+  [[nodiscard]] bool make_room(const Error& refused, Bytes needed);
+  // floor: what slabs, which go whole, must leave mapped.
+  [[nodiscard]] Given give_back(Bytes target, Quiesce how, std::uint8_t min_age = 0, Bytes floor = {});
+  [[nodiscard]] Given let_go(const Taken& taken, Quiesce how);
   [[nodiscard]] Status settle_by_events();
   [[nodiscard]] Status free_exact(Address block);
 
   ChunkSource& source_;
+  const bool slabs_;
   const Bytes chunk_;
   const Bytes granularity_;
   const std::uint32_t growth_chunks_;
@@ -234,10 +250,15 @@ class Arena {
   Range small_;
   Range large_;
   StreamTags tags_;
+  Tag lost_ = kClean;                              // with slabs: of what lies in slabs whose memory is gone
   std::array<std::uint64_t, kTags> pool_names_{};  // of graph pools, by tag
   std::uint64_t last_pool_ = 0;
-  std::uint32_t epoch_ = 1;         // of the frees that happen now
-  std::map<Address, Bytes> exact_;  // sizes of exact blocks, also of one that is being made
+  std::uint32_t epoch_ = 1;  // of the frees that happen now
+  struct Exact {
+    Bytes size;
+    bool gone = false;
+  };
+  std::map<Address, Exact> exact_;  // exact blocks, also one that is being made
   std::uint64_t exact_units_ = 0;
   std::uint64_t peak_units_ = 0;     // in use
   std::uint64_t largest_units_ = 0;  // of an allocation

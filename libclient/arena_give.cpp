@@ -27,12 +27,13 @@ Arena::Given Arena::give(Bytes bytes, bool reserved_too, Quiesce how) {
   const SlowGuard guard(slow_);
   if (!guard.held()) return {{}, arena_busy()};
   Bytes target;
+  Bytes floor;
   {
     const Locked locked(lock_);
-    target = saturating_sub(mapped(), bytes);
-    if (!reserved_too) target = std::max(target, reserved_);
+    if (!reserved_too) floor = reserved_;
+    target = std::max(saturating_sub(mapped(), bytes), floor);
   }
-  Given given = give_back(target, how);
+  Given given = give_back(target, how, 0, floor);
   const Locked locked(lock_);
   reserved_ = std::min(reserved_, mapped());
   return given;
@@ -49,18 +50,20 @@ bool Arena::sweep() {
   const bool kept = empty_sleepers();
   SlotMap::Ages ages;
   Bytes target;
+  Bytes floor;
   {
     const Locked locked(lock_);
+    floor = reserved_;
     for (Range* range : {&small_, &large_}) {
       const SlotMap::Ages some = range->blocks.slots().grow_older(kRipe);
       ages.ripe += some.ripe;
       ages.young += some.young;
     }
-    target = std::max(saturating_sub(mapped(), chunk_ * ages.ripe), reserved_);
+    target = std::max(saturating_sub(mapped(), chunk_ * ages.ripe), floor);
     // At rest nothing wakes: what is ripe and cannot go now is looked at again after another free.
     sweeping_ = kept || assigned_ || ages.young != 0;
   }
-  if (ages.ripe != 0) static_cast<void>(give_back(target, Quiesce::events, kRipe));
+  if (ages.ripe != 0) static_cast<void>(give_back(target, Quiesce::events, kRipe, floor));
   const Locked locked(lock_);
   if (sweeping_) due_.store(false, std::memory_order_relaxed);
   return sweeping_;
@@ -83,7 +86,7 @@ Status Arena::settle_by_events() {
   return Done{};
 }
 
-Arena::Given Arena::give_back(Bytes target, Quiesce how, std::uint8_t min_age) {
+Arena::Given Arena::give_back(Bytes target, Quiesce how, std::uint8_t min_age, Bytes floor) {
   Taken taken;
   {
     const Locked locked(lock_);
@@ -102,12 +105,16 @@ Arena::Given Arena::give_back(Bytes target, Quiesce how, std::uint8_t min_age) {
   {
     const Locked locked(lock_);
     const Bytes above = saturating_sub(mapped(), target);
-    taken = take_idle(static_cast<std::uint32_t>(round_up(above, chunk_) / chunk_), by_events, min_age);
+    taken = take_idle(static_cast<std::uint32_t>(round_up(above, chunk_) / chunk_), by_events, min_age,
+                      static_cast<std::uint32_t>(saturating_sub(mapped(), floor) / chunk_));
   }
-  if (taken.nodes.empty()) return {};
+  return taken.nodes.empty() ? Given{} : let_go(taken, how);
+}
+
+Arena::Given Arena::let_go(const Taken& taken, Quiesce how) {
   ChunkSource::Returned returned;
   // K4: nobody can get these any more, so no work on them can come after what is waited for here.
-  const Status passed = by_events ? Status(Done{}) : synchronize(kNoStream);
+  const Status passed = how == Quiesce::events ? Status(Done{}) : synchronize(kNoStream);
   if (passed.ok()) {
     try {
       returned = source_.unmap(taken.addresses);
@@ -131,18 +138,20 @@ Arena::Given Arena::give_back(Bytes target, Quiesce how, std::uint8_t min_age) {
   return {chunk_ * returned.count, std::move(returned.error)};
 }
 
-Arena::Taken Arena::take_idle(std::uint32_t limit, bool clean, std::uint8_t min_age) {
+Arena::Taken Arena::take_idle(std::uint32_t limit, bool clean, std::uint8_t min_age, std::uint32_t most) {
   Taken taken;
-  const std::uint32_t count = std::min(limit, small_.blocks.slots().idle() + large_.blocks.slots().idle());
+  const std::uint32_t idle = small_.blocks.slots().idle() + large_.blocks.slots().idle();
+  const std::uint32_t count = std::min(limit, idle);
+  const std::uint32_t room = slabs_ ? idle : count;  // slabs go whole
   try {
-    taken.nodes.reserve(count);
-    taken.addresses.reserve(count);
+    taken.nodes.reserve(room);
+    taken.addresses.reserve(room);
   } catch (const std::bad_alloc&) {
     return taken;
   }
   for (Range* range : {&large_, &small_}) {
-    const auto left = count - static_cast<std::uint32_t>(taken.nodes.size());
-    for (const auto& slot : range->blocks.take_idle(left, clean, min_age)) {
+    const auto already = static_cast<std::uint32_t>(taken.nodes.size());
+    for (const auto& slot : range->blocks.take_idle(count - std::min(count, already), clean, min_age, most)) {
       taken.nodes.push_back({&range->blocks, slot.node});
       taken.addresses.push_back(slot_address(*range, slot.slot));
     }

@@ -1,4 +1,5 @@
-// Where an arena's blocks lie: two ranges of addresses, reserved once per process and device.
+// Where an arena's blocks lie: two ranges of addresses. Reserved once per process and device; with slabs,
+// names that no memory has (slab_addresses.hpp).
 #pragma once
 
 #include <cstdint>
@@ -25,6 +26,10 @@ struct ArenaRanges {
   Bytes granularity;                // of exact blocks; divides the chunk size
   std::uint32_t growth_chunks = 1;  // growth asks for at least so many where it can get them
 
+  // What the source maps at one time is one slab: it cannot be moved, goes back whole, and no block spans
+  // two. All blocks but exact ones are in the small range then, whatever their size.
+  bool slabs = false;
+
   bool membarrier = true;  // false: as where the kernel has none (OwnerBarrier)
 
   // The sizes for a device; the addresses are the caller's. Small chunks are asked for several at a time, so
@@ -39,6 +44,13 @@ struct ArenaRanges {
     ranges.chunk = chunk;
     ranges.granularity = granularity;
     ranges.growth_chunks = chunk >= 32_MiB ? 1U : static_cast<std::uint32_t>(32_MiB / chunk);
+    return ranges;
+  }
+  // The same for slabs, in slots of the granularity: a slab is a whole number of them.
+  [[nodiscard]] static ArenaRanges for_slabs(Bytes total, Bytes granularity) {
+    ArenaRanges ranges = for_device(total, granularity, granularity);
+    ranges.small_slots = ranges.large_slots;
+    ranges.slabs = true;
     return ranges;
   }
   [[nodiscard]] Bytes small_bytes() const { return chunk * small_slots; }

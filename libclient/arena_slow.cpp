@@ -1,4 +1,4 @@
-// The arena's slow path: growth, moving idle chunks, synchronising, giving back, exact blocks. Everything
+// The arena's slow path: growth, moving idle chunks, synchronising, giving back. Everything
 // here runs with the slow lock held, and takes the short lock only between calls of the source.
 #include <algorithm>
 
@@ -8,15 +8,6 @@
 #include "libclient/slow_path.hpp"
 
 namespace apportion {
-
-namespace {
-
-// Whether giving back what this process holds idle could turn the answer.
-bool out_of_room(const Error& error) {
-  return error.code == Errc::quota || error.code == Errc::out_of_memory;
-}
-
-}  // namespace
 
 Result<Address> Arena::allocate_slow(Range& range, std::uint32_t units, Stream stream) {
   {
@@ -87,7 +78,7 @@ Result<Address> Arena::grow(Range& range, std::uint32_t units, Stream stream) {
       return Error{Errc::out_of_memory, "no run of addresses for " + to_text(Bytes{units * kUnit}) +
                                             ": the arena's range is too fragmented"};
     }
-    taken = take_idle(place.needed);
+    if (!slabs_) taken = take_idle(place.needed, false, 0, ~0U);
   }
   const Address target = slot_address(range, place.slot);
   std::uint32_t moved = 0;
@@ -105,9 +96,13 @@ Result<Address> Arena::grow(Range& range, std::uint32_t units, Stream stream) {
     }
   }
   if (!error && mapped < place.needed) {
-    const Result<std::uint32_t> leased = shielded([&] {
-      return source_.map(target + mapped * chunk_.value, place.needed - mapped, place.wanted - mapped);
-    });
+    const auto lease = [&](std::uint32_t want) {
+      return shielded(
+          [&] { return source_.map(target + mapped * chunk_.value, place.needed - mapped, want); });
+    };
+    Result<std::uint32_t> leased = lease(place.wanted - mapped);
+    if (!leased.ok() && slabs_ && make_room(leased.error(), chunk_ * place.needed))
+      leased = lease(place.needed);
     if (leased.ok()) {
       APPORTION_CHECK(*leased >= place.needed - mapped && *leased <= place.wanted - mapped);
       mapped += *leased;
@@ -170,6 +165,18 @@ void Arena::release_tags() {
   }
 }
 
+// The job has no more for this session, and part of what it holds here is idle: `needed` of that goes back,
+// and the broker can be asked again.
+bool Arena::make_room(const Error& refused, Bytes needed) {
+  if (!out_of_room(refused)) return false;
+  Bytes now;
+  {
+    const Locked locked(lock_);
+    now = mapped();
+  }
+  return give_back(saturating_sub(now, needed), Quiesce::synchronize).bytes.value != 0;
+}
+
 Status Arena::reserve(Bytes bytes) {
   if (bytes > Bytes{large_.bytes}) {
     return Error{Errc::out_of_memory, "a reservation of " + to_text(bytes) + " is larger than the device"};
@@ -177,6 +184,7 @@ Status Arena::reserve(Bytes bytes) {
   if (holds_a_lock()) return arena_busy();
   const SlowGuard guard(slow_);
   if (!guard.held()) return arena_busy();
+  Range& range = range_for(chunk_);
   NodeId node = kNoNode;
   std::uint32_t count = 0;
   Address target = 0;
@@ -185,96 +193,24 @@ Status Arena::reserve(Bytes bytes) {
     const Bytes missing = saturating_sub(bytes, mapped());
     if (missing.value == 0) return reserved_ = std::max(reserved_, bytes), Done{};
     count = static_cast<std::uint32_t>(round_up(missing, chunk_) / chunk_);
-    node = large_.blocks.take_hole(count);
+    node = range.blocks.take_hole(count);
     if (node == kNoNode) return Error{Errc::out_of_memory, "no run of addresses for " + to_text(missing)};
-    target = large_.base + large_.blocks.node(node).offset * kUnit;
+    target = range.base + range.blocks.node(node).offset * kUnit;
   }
   const Result<std::uint32_t> leased = shielded([&] { return source_.map(target, count, count); });
   const Locked locked(lock_);
   ++counts_.growths;
   if (!leased.ok()) {
-    large_.blocks.drop(node, source_.lost());
+    range.blocks.drop(node, source_.lost());
     return leased.error();
   }
   APPORTION_CHECK(*leased == count);
-  large_.blocks.make_chunks(node);
+  range.blocks.make_chunks(node);
   reserved_ = std::max(reserved_, bytes);
   counts_.chunks_leased += count;
   note_mapped();
   if (!sweeping_) note_idle();
   return Done{};
-}
-
-Result<Address> Arena::allocate_exact(Bytes bytes) {
-  if (bytes.value == 0) return Error{Errc::invalid, "an allocation of 0 bytes; ask for at least 1"};
-  if (bytes.value > large_.bytes) {
-    return Error{Errc::out_of_memory, "an allocation of " + to_text(bytes) + " is larger than the device"};
-  }
-  if (holds_a_lock()) return arena_busy();
-  const SlowGuard guard(slow_);
-  if (!guard.held()) return arena_busy();
-  const Bytes size = round_up(bytes, granularity_);
-  NodeId node = kNoNode;
-  Address block = 0;
-  {
-    const Locked locked(lock_);
-    ++counts_.arena_misses;
-    node = large_.blocks.take_hole(static_cast<std::uint32_t>(round_up(size, chunk_) / chunk_));
-    if (node == kNoNode) return Error{Errc::out_of_memory, "no run of addresses for " + to_text(size)};
-    block = large_.base + large_.blocks.node(node).offset * kUnit;
-    if (Status noted = shielded([&]() -> Status { return exact_.emplace(block, size), Done{}; }); !noted) {
-      large_.blocks.drop(node, false);
-      return noted.error();
-    }
-  }
-  Status status = shielded([&] { return source_.map_exact(block, size); });
-  bool lost = source_.lost();  // what is given back next has its own answer
-  // The job is at its limit, and part of what it holds is idle here: give that back first.
-  if (!status.ok() && !lost && out_of_room(status.error())) {
-    if (give_back({0}, Quiesce::synchronize).bytes.value > 0) {
-      status = shielded([&] { return source_.map_exact(block, size); });
-      lost = source_.lost();
-    }
-  }
-  const Locked locked(lock_);
-  if (!status.ok()) {
-    exact_.erase(block);
-    large_.blocks.drop(node, lost);
-    return status.error();
-  }
-  large_.blocks.make_exact(node);
-  exact_units_ += size.value / kUnit;
-  ++counts_.growths;
-  note_allocated(size.value / kUnit);
-  note_mapped();
-  if (!sweeping_) note_idle();
-  return block;
-}
-
-Status Arena::free_exact(Address block) {
-  NodeId node = kNoNode;
-  Bytes size{0};
-  {
-    const Locked locked(lock_);
-    node = large_.blocks.find_live(static_cast<std::uint32_t>((block - large_.base) / kUnit));
-    if (node == kNoNode || large_.blocks.node(node).state != BlockState::exact) return not_live(block);
-    size = exact_.at(block);
-    large_.blocks.take_exact(node);  // a second free finds nothing from here on
-  }
-  Status status = synchronize(kNoStream);
-  const bool synchronised = status.ok();
-  if (synchronised) status = shielded([&] { return source_.unmap_exact(block, size); });
-  const bool lost = synchronised && !status.ok() && source_.lost();
-  const Locked locked(lock_);
-  if (!status.ok() && !lost) {
-    large_.blocks.make_exact(node);  // it is mapped still, and live still
-    return status;
-  }
-  large_.blocks.drop(node, lost);
-  exact_.erase(block);
-  exact_units_ -= size.value / kUnit;
-  --counts_.live_blocks;
-  return status;
 }
 
 }  // namespace apportion

@@ -1,5 +1,6 @@
 #include "libclient/block_table.hpp"
 
+#include <cstdlib>
 #include <new>
 
 namespace apportion {
@@ -8,14 +9,35 @@ BlockTable::BlockTable(std::uint32_t units, std::uint32_t shift)
     : shift_(shift), leaves_((units >> shift >> kLeafBits) + 1) {}
 
 bool BlockTable::cover(std::uint32_t first, std::uint32_t units) {
-  const std::uint32_t last_leaf = (first + units - 1) >> shift_ >> kLeafBits;
-  for (std::uint32_t leaf = first >> shift_ >> kLeafBits; leaf <= last_leaf; ++leaf) {
-    if (leaves_[leaf].entries.load(std::memory_order_relaxed) != nullptr) continue;
-    auto* const entries = new (std::nothrow) std::uint32_t[kLeafMask + 1]();
-    if (entries == nullptr) return false;
-    leaves_[leaf].entries.store(entries, std::memory_order_release);
+  const std::uint32_t end = ((first + units - 1) >> shift_ >> kLeafBits) + 1;
+  const auto made = [this](std::uint32_t leaf) {
+    return leaves_[leaf].entries.load(std::memory_order_relaxed) != nullptr;
+  };
+  for (std::uint32_t leaf = first >> shift_ >> kLeafBits; leaf != end;) {
+    if (made(leaf)) {
+      ++leaf;
+      continue;
+    }
+    std::uint32_t next = leaf + 1;
+    while (next != end && !made(next))
+      ++next;
+    try {
+      owned_.emplace_back();
+    } catch (const std::bad_alloc&) {
+      return false;
+    }
+    constexpr std::size_t kLeafBytes = (kLeafMask + 1) * sizeof(Entry);
+    owned_.back().reset(static_cast<std::uint32_t*>(std::calloc(next - leaf, kLeafBytes)));
+    std::uint32_t* entries = owned_.back().get();
+    if (entries == nullptr) return owned_.pop_back(), false;
+    for (; leaf != next; ++leaf, entries += kLeafMask + 1)
+      leaves_[leaf].entries.store(entries, std::memory_order_release);
   }
   return true;
+}
+
+void BlockTable::Free::operator()(std::uint32_t* entries) const {
+  std::free(entries);
 }
 
 BlockTable::Count BlockTable::count() const {

@@ -30,7 +30,8 @@ class BlockTable {
   // units: length of the address range.
   BlockTable(std::uint32_t units, std::uint32_t shift);
 
-  // Makes entries for [first, first + units). False where the host has no memory; nothing is lost then.
+  // Makes entries for [first, first + units). False where the host has no memory; nothing is lost then. What
+  // it makes at a time is one piece of zeros, so that of a large one the host pays for what is used.
   [[nodiscard]] bool cover(std::uint32_t first, std::uint32_t units);
 
   // 0 where no block starts. An offset outside the range is the caller's error.
@@ -58,14 +59,14 @@ class BlockTable {
   static constexpr std::uint32_t kLeafMask = (1U << kLeafBits) - 1;
   struct Leaf {
     std::atomic<std::uint32_t*> entries{nullptr};
-    Leaf() = default;
-    ~Leaf() { delete[] entries.load(std::memory_order_relaxed); }
-    Leaf(const Leaf&) = delete;
-    Leaf& operator=(const Leaf&) = delete;
+  };
+  struct Free {
+    void operator()(std::uint32_t* entries) const;
   };
 
   std::uint32_t shift_;
   std::vector<Leaf> leaves_;
+  std::vector<std::unique_ptr<std::uint32_t, Free>> owned_;  // leaves side by side, as they were covered
 };
 
 }  // namespace apportion

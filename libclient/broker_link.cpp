@@ -1,9 +1,7 @@
 #include "libclient/broker_link.hpp"
 
-#include <sys/epoll.h>
 #include <unistd.h>
 
-#include <cerrno>
 #include <memory>
 
 #include "libclient/host_memory.hpp"
@@ -31,6 +29,13 @@ wire::LayoutVersions our_layouts() {
 template <typename M>
 const M* as(const wire::Message& message) {
   return std::get_if<M>(&message);
+}
+
+std::uint64_t id_of(const wire::ChunkEntry& chunk) {
+  return chunk.chunk_id;
+}
+std::uint64_t id_of(const wire::SlabPlace& slab) {
+  return slab.lease_id;
 }
 
 Error refusal(std::uint32_t code, std::string_view text) {
@@ -143,6 +148,34 @@ Result<BrokerLink::Granted> BrokerLink::receive_grant(std::uint64_t request_id, 
   }
 }
 
+Status BrokerLink::request_slab(Bytes bytes, const TakeSlab& take) {
+  const Exchange exchange(*this);
+  auto message = wire::make<wire::Request>(next_request_++, welcome_.header.epoch);
+  message.min_bytes = message.want_bytes = bytes.value;
+  message.flags = wire::Request::kExact;
+  if (Status sent = send(message); !sent) return sent;
+  channel::Datagram datagram;
+  Result<wire::Message> answer =
+      answer_to(message.header.request_id, datagram,
+                Clock::now() + answer_time_ + std::chrono::milliseconds(welcome_.wait_ms));
+  if (!answer) return answer.error();
+  if (const auto* refused = as<wire::Refusal>(*answer)) return refusal(refused->code, refused->text.view());
+  const auto* grant = as<wire::SlabGrant>(*answer);
+  if (grant == nullptr || grant->part.parts != 1 || grant->part.count != 1) {
+    return lose({Errc::protocol, "the broker at " + path_ + " answered REQUEST with something else"});
+  }
+  APPORTION_FAULT_POINT("client.after_grant");
+  Status taken = take(grant->entries[0]);
+  if (!taken) {
+    refuse_grant(*grant, taken.error().code);
+    return taken;
+  }
+  APPORTION_FAULT_POINT("client.before_ack");
+  acknowledge(*grant);
+  APPORTION_FAULT_POINT("client.after_ack");
+  return taken;
+}
+
 Status BrokerLink::release(std::span<const std::uint64_t> ids) {
   if (ids.empty()) return Done{};
   const Exchange exchange(*this);
@@ -172,31 +205,6 @@ Status BrokerLink::detach() {
     static_cast<void>(answer_to(message.header.request_id, datagram, Clock::now() + answer_time_).ok());
   lose({Errc::not_attached, "detached"});
   return sent;
-}
-
-BrokerLink::Exchange::Exchange(BrokerLink& link) : link_(link), lock_(link.mutex_) {
-  link_.set_watched(false);
-}
-
-BrokerLink::Exchange::~Exchange() {
-  link_.set_watched(true);
-}
-
-Status BrokerLink::watch(int epoll) {
-  const std::lock_guard lock(mutex_);
-  if (epoll < 0) set_watched(false);
-  epoll_ = epoll;
-  if (!set_watched(true)) return system_error("cannot watch the broker's socket", errno);
-  return Done{};
-}
-
-// Off the watch it must be, not only unheeded: the end of the connection would be told at once, over and
-// over.
-bool BrokerLink::set_watched(bool on) {
-  if (epoll_ < 0 || !socket_) return true;
-  epoll_event event{};
-  event.events = EPOLLIN;
-  return ::epoll_ctl(epoll_, on ? EPOLL_CTL_ADD : EPOLL_CTL_DEL, socket_.get(), &event) == 0;
 }
 
 void BrokerLink::read_unasked() {
@@ -262,6 +270,13 @@ void BrokerLink::settle_stranger(const wire::Message& message, channel::Datagram
   if (const auto* grant = as<wire::Grant>(message)) {
     if (grant->header.epoch < welcome_.header.epoch) return;  // F54: that broker's leases are settled already
     refuse_grant(*grant, Errc::timed_out);
+  } else if (const auto* slabs = as<wire::SlabGrant>(message)) {
+    if (slabs->header.epoch >= welcome_.header.epoch) refuse_grant(*slabs, Errc::timed_out);
+  } else if (const auto* lost = as<wire::SlabsLost>(message)) {
+    const std::lock_guard lock(lost_slabs_mutex_);
+    lost_slabs_.ids.insert(lost_slabs_.ids.end(), lost->ids.begin(), lost->ids.begin() + lost->part.count);
+    lost_slabs_text_ = lost->text.view();
+    losses_.fetch_add(1, std::memory_order_release);
   } else if (const auto* reclaim = as<wire::Reclaim>(message)) {
     const std::lock_guard lock(recalls_mutex_);
     if (recalls_.size() == kMostRecalls) {
@@ -273,15 +288,6 @@ void BrokerLink::settle_stranger(const wire::Message& message, channel::Datagram
   }
 }
 
-std::optional<BrokerLink::Recall> BrokerLink::take_recall() {
-  const std::lock_guard lock(recalls_mutex_);
-  if (recalls_.empty()) return std::nullopt;
-  const Recall oldest = recalls_.front();
-  recalls_.pop_front();
-  recalls_waiting_ = recalls_.size();
-  return oldest;
-}
-
 Status BrokerLink::settle(const Recall& recall, Bytes given, std::optional<Errc> why_not_more) {
   const std::lock_guard lock(mutex_);
   auto message = wire::make<wire::Reclaimed>(recall.request_id, welcome_.header.epoch);
@@ -290,20 +296,22 @@ Status BrokerLink::settle(const Recall& recall, Bytes given, std::optional<Errc>
   return send(message);
 }
 
-void BrokerLink::acknowledge(const wire::Grant& grant) {
+template <typename G>
+void BrokerLink::acknowledge(const G& grant) {
   auto ack = wire::make<wire::GrantAck>(grant.header.request_id, grant.header.epoch);
   ack.part.count = grant.part.count;
   for (std::size_t index = 0; index < grant.part.count; ++index)
-    ack.ids[index] = grant.entries[index].chunk_id;
+    ack.ids[index] = id_of(grant.entries[index]);
   static_cast<void>(send(ack));  // a lost connection is noticed by the next call
 }
 
-void BrokerLink::refuse_grant(const wire::Grant& grant, Errc reason) {
+template <typename G>
+void BrokerLink::refuse_grant(const G& grant, Errc reason) {
   auto nack = wire::make<wire::GrantNack>(grant.header.request_id, grant.header.epoch);
   nack.reason = static_cast<std::uint32_t>(reason);
   nack.part.count = grant.part.count;
   for (std::size_t index = 0; index < grant.part.count; ++index)
-    nack.ids[index] = grant.entries[index].chunk_id;
+    nack.ids[index] = id_of(grant.entries[index]);
   static_cast<void>(send(nack));
 }
 
@@ -315,9 +323,19 @@ Status BrokerLink::send(const M& message) {
   return lose(gone(sent.error()));
 }
 
-Error BrokerLink::gone(Error why) const {
-  if (why.code == Errc::disconnected)
-    why.message = "the broker at " + path_ + " is gone; what is held stays usable, more is not to be had";
+Error BrokerLink::gone(Error why) {
+  if (why.code != Errc::disconnected) return why;
+  why.message = "the broker at " + path_ + " is gone";
+  if ((welcome_.flags & wire::Welcome::kSlabs) == 0) {
+    why.message += "; what is held stays usable, more is not to be had";
+    return why;
+  }
+  // F52: its helper does not outlive it.
+  why.message += ", and with it the process that owned this session's slabs: what was in them is lost";
+  const std::lock_guard lock(lost_slabs_mutex_);
+  lost_slabs_.all = true;
+  lost_slabs_text_ = why.message;
+  losses_.fetch_add(1, std::memory_order_release);
   return why;
 }
 

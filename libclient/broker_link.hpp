@@ -60,7 +60,11 @@ class BrokerLink {
   // the broker's refusal with its text; timed_out; disconnected; system where descriptors were lost (F26,
   // K5).
   [[nodiscard]] Result<Granted> request(Bytes min, Bytes want, std::uint32_t flags, const TakePart& take);
-  // These are unmapped here. Waits for the broker to have booked them.
+  // In a session whose memory comes as slabs: one of exactly `bytes`, which `take` opens, or leaves nothing.
+  // Errors as request()'s, and take's.
+  using TakeSlab = std::function<Status(const wire::SlabPlace& slab)>;
+  [[nodiscard]] Status request_slab(Bytes bytes, const TakeSlab& take);
+  // These are unmapped or closed here. Waits for the broker to have booked them.
   [[nodiscard]] Status release(std::span<const std::uint64_t> ids);
   // Ends the session and closes the socket.
   [[nodiscard]] Status detach();
@@ -83,6 +87,17 @@ class BrokerLink {
   [[nodiscard]] bool recalled() const { return recalls_waiting_.load(std::memory_order_relaxed) != 0; }
   // What it asked for is released, as far as it was to be had: `given`, and why not more.
   [[nodiscard]] Status settle(const Recall& recall, Bytes given, std::optional<Errc> why_not_more);
+
+  // F52. Slabs whose memory is gone since the last call: their owner has died, as the broker said, or with
+  // it.
+  struct LostSlabs {
+    std::vector<std::uint64_t> ids;  // of leases
+    bool all = false;
+  };
+  [[nodiscard]] LostSlabs take_lost_slabs();
+  // Why, in one line; how often it happened.
+  [[nodiscard]] std::string lost_slabs_text();
+  [[nodiscard]] std::uint32_t losses() const { return losses_.load(std::memory_order_relaxed); }
 
   // In a forked child: closes the child's copy of the socket, so that the parent's session ends with the
   // parent. Async-signal-safe; nothing else may be called in the child.
@@ -114,13 +129,16 @@ class BrokerLink {
   [[nodiscard]] Result<Granted> receive_grant(std::uint64_t request_id, const TakePart& take,
                                               Clock::time_point deadline);
   void settle_stranger(const wire::Message& message, channel::Datagram& datagram);
-  void acknowledge(const wire::Grant& grant);
-  void refuse_grant(const wire::Grant& grant, Errc reason);
+  // Of a GRANT or a SLAB_GRANT.
+  template <typename G>
+  void acknowledge(const G& grant);
+  template <typename G>
+  void refuse_grant(const G& grant, Errc reason);
   template <typename M>
   [[nodiscard]] Status send(const M& message);
   bool set_watched(bool on);
   // The same error, said so that a person knows what follows.
-  [[nodiscard]] Error gone(Error why) const;
+  [[nodiscard]] Error gone(Error why);
   // Remembers why, and closes the socket.
   Error lose(Error why);
 
@@ -138,6 +156,11 @@ class BrokerLink {
   std::mutex recalls_mutex_;                       // of the next; taken inside mutex_, or alone
   std::deque<Recall> recalls_;
   std::atomic<std::size_t> recalls_waiting_{0};
+
+  std::mutex lost_slabs_mutex_;  // of the next two; taken inside mutex_, or alone
+  LostSlabs lost_slabs_;
+  std::string lost_slabs_text_;
+  std::atomic<std::uint32_t> losses_{0};
 };
 
 }  // namespace apportion

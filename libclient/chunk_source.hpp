@@ -2,14 +2,17 @@
 // tests.
 //
 // The arena calls it with its slow lock held and its short lock free: one call at a time, which may block.
-// Addresses are multiples of the chunk size within the arena's ranges. After an error they are as they were,
-// unless lost() says that their state is unknown: then the arena never uses them again.
+// Addresses are multiples of the chunk size within the arena's ranges. A source of slabs (ArenaRanges::slabs)
+// makes one slab of what one call maps; move is not asked of it, and unmap only for whole slabs, their chunks
+// in order. After an error they are as they were, unless lost() says that their state is unknown: then the
+// arena never uses them again.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
 #include <optional>
 #include <span>
+#include <vector>
 
 #include "libclient/stream_tags.hpp"
 #include "shm/bytes.hpp"
@@ -51,6 +54,10 @@ class ChunkSource {
   // The same for these streams alone: one event a stream, whatever the number of frees. An error (one of them
   // is capturing, or no stream of the context) means that nothing is known.
   virtual Status wait_for(std::span<const Stream> streams) = 0;
+
+  // Where slabs and exact blocks start whose memory has gone since the last call (F52): what the arena then
+  // unmaps of them has no lease any more. Slabs only.
+  [[nodiscard]] virtual std::vector<Address> take_gone() { return {}; }
 
   // Whether all of the program's work goes to the context that a thread without one works in here, as far as
   // calls have shown. Only then does wait_for on such a thread know the default stream that the program

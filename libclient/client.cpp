@@ -61,6 +61,7 @@ Status Client::open_device() {
 Status Client::open_arena(std::uint32_t growth_chunks) {
   const Bytes chunk{broker_->welcome().chunk_bytes};
   const Bytes granularity = device_->facts().granularity;
+  if ((broker_->welcome().flags & wire::Welcome::kSlabs) != 0) return open_slab_arena(growth_chunks);
   if (chunk.value <= ArenaRanges::kSmallBlock || round_down(chunk, granularity) != chunk) {
     return Error{Errc::protocol, "the broker's chunks of " + to_text(chunk) +
                                      " do not fit the device's granularity of " + to_text(granularity)};
@@ -73,6 +74,7 @@ Status Client::open_arena(std::uint32_t growth_chunks) {
     if (!reserved) return reserved.error();
     *range = *std::move(reserved);
     *base = range->base();
+    reservable_ += range->size();
     if (*base % granularity.value != 0) {  // rule 10: what came back is checked
       return Error{Errc::driver, "the driver reserved addresses that are not aligned to its own granularity"};
     }
@@ -82,20 +84,54 @@ Status Client::open_arena(std::uint32_t growth_chunks) {
   return Done{};
 }
 
+// Nothing is reserved: the addresses are names.
+Status Client::open_slab_arena(std::uint32_t growth_slots) {
+  static_assert(SlabAddresses::kPage == kSlabGranularity);
+  ArenaRanges ranges = ArenaRanges::for_slabs(device_->facts().total, kSlabGranularity);
+  ranges.small = Address{ArenaRanges::kMaxRange};
+  ranges.large = ranges.small + ranges.small_bytes().value;
+  if (growth_slots != 0) ranges.growth_chunks = growth_slots;
+  auto source = std::make_unique<SlabSource>(*broker_, *device_, *job_);
+  slabs_ = source.get();
+  source_ = std::move(source);
+  arena_ = std::make_unique<Arena>(ranges, *source_);
+  reservable_ = ranges.small_bytes() + ranges.large_bytes();
+  return Done{};
+}
+
 constinit thread_local std::uint32_t Client::ticks_ = 0;
 
 Result<Address> Client::allocate(Bytes bytes, Stream stream, bool exact) {
+  if (Status settled = settle_losses(); !settled) return settled.error();
   Result<Address> block = exact ? arena_->allocate_exact(bytes) : arena_->allocate(bytes, stream);
   settle_call();
   report();
-  return block;
+  if (!block) return block;
+  return pointer_of(*block);
 }
 
-Status Client::deallocate(Address block, Stream stream) {
-  Status freed = arena_->deallocate(block, stream);
+Status Client::deallocate(Address pointer, Stream stream) {
+  const Address block = name_of(pointer);
+  Status freed = block != 0 || pointer == 0 ? arena_->deallocate(block, stream) : Arena::not_live(pointer);
+  // Under the address that the program knows.
+  if (slabs_ != nullptr && !freed && freed.error().code == Errc::invalid) freed = Arena::not_live(pointer);
   settle_call();
   tick();
   return freed;
+}
+
+Status Client::settle_losses() {
+  if (slabs_ == nullptr || !losing()) return Done{};
+  const std::uint32_t heard = broker_->losses();
+  const Result<Bytes> live = arena_->settle_lost();
+  if (!live) return live.error();
+  if (live->value != 0) {
+    return Error{Errc::disconnected,
+                 to_text(*live) +
+                     " of this session's blocks are gone; free them to go on: " + broker_->lost_slabs_text()};
+  }
+  settled_losses_.store(heard, std::memory_order_relaxed);
+  return Done{};
 }
 
 Result<Bytes> Client::trim_to(Bytes mapped) {
@@ -106,6 +142,7 @@ Result<Bytes> Client::trim_to(Bytes mapped) {
 }
 
 Status Client::reserve(Bytes bytes) {
+  if (Status settled = settle_losses(); !settled) return settled;
   Status reserved = arena_->reserve(bytes);
   settle_call();
   report();
@@ -176,7 +213,7 @@ Result<apportion_stats> Client::stats() {
   if (!arena) return arena.error();
   const Result<JobFigures> job = job_->read();
   if (!job) return job.error();
-  return stats_of(*arena, told_of(*job, reclaimable_).total, reservable());
+  return stats_of(*arena, told_of(*job, reclaimable_).total, reservable_.value);
 }
 
 void Client::report() noexcept {
@@ -184,7 +221,7 @@ void Client::report() noexcept {
   if (!arena) return;  // a signal handler in the middle of the arena
   const Result<JobFigures> job = job_->read();
   const std::uint64_t limit = job ? told_of(*job, reclaimable_).total : broker_->welcome().told_total_bytes;
-  page_->write(report_of(*arena, limit, reservable()));
+  page_->write(report_of(*arena, limit, reservable_.value));
 }
 
 Status Client::detach() {
@@ -205,6 +242,7 @@ Status Client::detach() {
     broker_->hang_up();
   }
   arena_.reset();
+  slabs_ = nullptr;
   source_.reset();
   for (AddressRange* range : {&small_, &large_}) {
     if (Status freed = range->free(); !freed && ended.ok()) ended = freed;

@@ -1,13 +1,14 @@
 // One attached session as its user sees it: the arena over leases, what the job page says, and the report
 // page.
 //
-// Owns, in this order: the link to the broker, the device, the address ranges, the source, the arena, the
-// thread that answers for the program while that makes no call. Promises: allocate and deallocate touch
-// nothing but the arena while it has room; what is reported to the broker is a few plain stores, every
-// kReportEvery calls of a thread. Never: signals, exit handlers. Thread-safe, but for detach(), which is the
-// last call.
+// Owns, in this order: the link to the broker, the device, the address ranges (none with the ipc transport),
+// the source, the arena, the thread that answers for the program while that makes no call. Promises: allocate
+// and deallocate touch nothing but the arena while it has room; what is reported to the broker is a few plain
+// stores, every kReportEvery calls of a thread. Never: signals, exit handlers. Thread-safe, but for detach(),
+// which is the last call.
 #pragma once
 
+#include <atomic>
 #include <memory>
 #include <string>
 
@@ -17,6 +18,7 @@
 #include "libclient/broker_link.hpp"
 #include "libclient/figures.hpp"
 #include "libclient/lease_source.hpp"
+#include "libclient/slab_source.hpp"
 #include "shm/job_page.hpp"
 #include "shm/report_page.hpp"
 
@@ -32,12 +34,14 @@ class Client final : private Attendant::Duties {
 
   // As Arena's. exact: one driver handle for the block.
   [[nodiscard]] Address try_allocate(Bytes bytes, Stream stream) noexcept {
+    if (slabs_ != nullptr && losing()) [[unlikely]]
+      return 0;
     const Address block = arena_->try_allocate(bytes, stream);
     if (block != 0) tick();
-    return block;
+    return pointer_of(block);
   }
-  [[nodiscard]] bool try_deallocate(Address block, Stream stream) noexcept {
-    const bool freed = arena_->try_deallocate(block, stream);
+  [[nodiscard]] bool try_deallocate(Address pointer, Stream stream) noexcept {
+    const bool freed = arena_->try_deallocate(name_of(pointer), stream);
     if (freed) tick();
     if (arena_->due()) [[unlikely]]
       have_swept();
@@ -46,8 +50,9 @@ class Client final : private Attendant::Duties {
   [[nodiscard]] bool interrupted() const noexcept {
     return arena_->interrupted() || answering_.held_by_this_thread();
   }
+  // F52: disconnected, while blocks are live whose memory is gone.
   [[nodiscard]] Result<Address> allocate(Bytes bytes, Stream stream, bool exact);
-  Status deallocate(Address block, Stream stream);
+  Status deallocate(Address pointer, Stream stream);
   Status stream_gone(Stream stream) { return arena_->stream_gone(stream); }
   [[nodiscard]] Result<Bytes> trim_to(Bytes mapped);
   Status reserve(Bytes bytes);
@@ -82,13 +87,13 @@ class Client final : private Attendant::Duties {
   [[nodiscard]] Status open_device();
   [[nodiscard]] Status open_pages();
   [[nodiscard]] Status open_arena(std::uint32_t growth_chunks);
+  [[nodiscard]] Status open_slab_arena(std::uint32_t growth_slots);
   void tick() noexcept {
     if (++ticks_ < kReportEvery) return;
     ticks_ = 0;
     report();
   }
   void report() noexcept;
-  [[nodiscard]] std::uint64_t reservable() const { return (small_.size() + large_.size()).value; }
   [[nodiscard]] Status start_attendant();
   std::optional<Attendant::Clock::time_point> attend() noexcept override;
   // Gives back what the broker asked for meanwhile: after the slow path, and on the session's thread.
@@ -96,6 +101,20 @@ class Client final : private Attendant::Duties {
   // After the slow path.
   void settle_call();
   void have_swept() noexcept;
+
+  // With the ipc transport the arena's addresses are names.
+  [[nodiscard]] Address pointer_of(Address name) const noexcept {
+    return slabs_ == nullptr || name == 0 ? name : slabs_->addresses().real_of(name);
+  }
+  [[nodiscard]] Address name_of(Address pointer) const noexcept {
+    return slabs_ == nullptr ? pointer : slabs_->addresses().name_of(pointer);
+  }
+  // F52: whether the broker said that slabs are lost, and it is not settled yet.
+  [[nodiscard]] bool losing() const noexcept {
+    return broker_->losses() != settled_losses_.load(std::memory_order_relaxed);
+  }
+  // Lets go of them. Error: disconnected, with the broker's line, while blocks in them are live.
+  [[nodiscard]] Status settle_losses();
 
   SlowLock answering_;  // before the arena's: one thread answers the broker's recalls at a time (F48)
   bool reclaimable_ = false;
@@ -106,7 +125,10 @@ class Client final : private Attendant::Duties {
   std::unique_ptr<ReportPage> page_;
   AddressRange small_;
   AddressRange large_;
-  std::unique_ptr<LeaseSource> source_;
+  Bytes reservable_;  // addresses of the arena
+  std::unique_ptr<SessionSource> source_;
+  const SlabSource* slabs_ = nullptr;  // source_, with the ipc transport
+  std::atomic<std::uint32_t> settled_losses_{0};
   std::unique_ptr<Arena> arena_;
   std::chrono::milliseconds sweep_every_{};
   std::atomic<bool> sweep_wanted_{false};

@@ -39,9 +39,9 @@ Status DeviceContext::retain() {
                        "cuDevicePrimaryCtxRetain");
 }
 
-Status DeviceContext::with_primary(const Work& work) const {
+Status DeviceContext::with(CUcontext context, const Work& work) const {
   const DriverTable& driver = device_.driver();
-  if (const CUresult r = driver.ctx_push_current(primary_); r != CUDA_SUCCESS) {
+  if (const CUresult r = driver.ctx_push_current(context); r != CUDA_SUCCESS) {
     return driver_error(driver, r, "cuCtxPushCurrent");
   }
   struct Pop {  // also where the host has no memory for the work (F31)
@@ -58,7 +58,17 @@ Status DeviceContext::run(const Work& work) {
   const CaptureGuard guard(device_.driver());
   if (current_is_ours()) return work();
   if (Status retained = retain(); !retained) return retained;
-  return with_primary(work);
+  return with(primary_, work);
+}
+
+Status DeviceContext::run_at_home(const Work& work) {
+  const DriverTable& driver = device_.driver();
+  const CaptureGuard guard(driver);
+  if (home_ == nullptr && (!current_is_ours() || driver.ctx_get_current(&home_) != CUDA_SUCCESS)) {
+    if (Status retained = retain(); !retained) return retained;
+    home_ = primary_;
+  }
+  return with(home_, work);
 }
 
 Status DeviceContext::wait_for(std::span<const std::uint64_t> streams) {
@@ -104,10 +114,13 @@ Status DeviceContext::synchronize(std::initializer_list<std::uint64_t> streams) 
     if (Status done = quiet(); !done) return done;
     if (driver.ctx_get_current(&current) != CUDA_SUCCESS) current = nullptr;
   }
+  if (home_ != nullptr && home_ != current && home_ != primary_) {
+    if (Status done = with(home_, quiet); !done) return done;
+  }
   if (!primary_is_active()) return Done{};  // nobody has given it work
   if (Status retained = retain(); !retained) return retained;
   if (current == primary_) return Done{};  // once is enough
-  return with_primary(quiet);
+  return with(primary_, quiet);
 }
 
 }  // namespace apportion

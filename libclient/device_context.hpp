@@ -25,9 +25,12 @@ class DeviceContext {
   // on another thread (rule 36). Errors: out_of_memory (no room for a context), driver; else what `work`
   // answers.
   [[nodiscard]] Status run(const Work& work);
+  // The same, but every time in the context that the first such call found: what cuIpcOpenMemHandle maps
+  // belongs to one. A program that made that context itself must keep it to the end.
+  [[nodiscard]] Status run_at_home(const Work& work);
 
-  // Returns when the GPU has done what the current and the primary context were given. Errc::busy, leaving
-  // the capture whole, where one of `streams` is being captured. The legacy stream (0) stands for all
+  // Returns when the GPU has done what the current, the primary and the home context were given. Errc::busy,
+  // leaving the capture whole, where one of `streams` is being captured. The legacy stream (0) stands for all
   // blocking ones.
   [[nodiscard]] Status synchronize(std::initializer_list<std::uint64_t> streams);
   // Returns when the GPU has done what these streams of that context were given: an event on each. busy where
@@ -43,10 +46,11 @@ class DeviceContext {
   [[nodiscard]] bool current_is_ours();
   [[nodiscard]] bool primary_is_active() const;
   [[nodiscard]] Status retain();
-  [[nodiscard]] Status with_primary(const Work& work) const;
+  [[nodiscard]] Status with(CUcontext context, const Work& work) const;
 
   const Device& device_;
   CUcontext primary_ = nullptr;  // retained, if any
+  CUcontext home_ = nullptr;     // once run_at_home has run
   bool others_ = false;
 };
 

@@ -36,6 +36,8 @@ apportion_info info_of(const wire::Welcome& welcome, const JobFigures& job, bool
   info.chunk_bytes = welcome.chunk_bytes;
   info.session_id = welcome.session_id;
   info.simulated = (welcome.flags & wire::Welcome::kSimulated) != 0 ? 1 : 0;
+  info.transport =
+      (welcome.flags & wire::Welcome::kSlabs) != 0 ? APPORTION_TRANSPORT_IPC : APPORTION_TRANSPORT_VMM;
   copy_text(info.job, welcome.job.view());
   copy_text(info.device_uuid, welcome.device_uuid.view());
   copy_text(info.device_name, welcome.device_name.view());

@@ -8,12 +8,12 @@
 #include <map>
 
 #include "libclient/broker_link.hpp"
-#include "libclient/chunk_source.hpp"
 #include "libclient/mapper.hpp"
+#include "libclient/session_source.hpp"
 
 namespace apportion {
 
-class LeaseSource final : public ChunkSource {
+class LeaseSource final : public SessionSource {
  public:
   // Both outlive it. chunk: the pool's chunk size, as WELCOME said.
   LeaseSource(BrokerLink& broker, const Device& device, Bytes chunk)
@@ -29,9 +29,7 @@ class LeaseSource final : public ChunkSource {
   [[nodiscard]] bool one_context() const override { return mapper_.one_context(); }
   [[nodiscard]] bool lost() const override { return lost_; }
 
-  // At the end of the session: waits for the GPU and unmaps all there is. The broker takes the leases back by
-  // itself. An error names the first unmap that failed; the others are done.
-  [[nodiscard]] Status unmap_all();
+  [[nodiscard]] Status unmap_all() override;
 
  private:
   struct Lease {

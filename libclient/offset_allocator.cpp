@@ -13,9 +13,11 @@ namespace {
 constexpr std::uint32_t kFirstNodes = 4096;
 }
 
-OffsetAllocator::OffsetAllocator(std::uint32_t slots, std::uint32_t units_per_slot, std::uint32_t table_shift)
+OffsetAllocator::OffsetAllocator(std::uint32_t slots, std::uint32_t units_per_slot, std::uint32_t table_shift,
+                                 bool slabs)
     : units_(slots * units_per_slot),
       table_(units_, table_shift),
+      slabs_(slabs),
       most_small_(table_shift == 0 ? Magazine::kMost : 0),
       slots_(slots, units_per_slot) {
   nodes_.resize(1);

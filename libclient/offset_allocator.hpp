@@ -10,6 +10,7 @@
 // message, a lock (the arena's lock covers it), an address outside its range.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <cstdint>
 #include <memory>
@@ -28,7 +29,10 @@ class OffsetAllocator {
   static constexpr std::uint32_t kLook = 8;
 
   // slots x units_per_slot addresses, all a hole. Block starts share a table entry per 2^table_shift units.
-  OffsetAllocator(std::uint32_t slots, std::uint32_t units_per_slot, std::uint32_t table_shift);
+  // slabs: what is mapped at one time is one slab, and stays one: a hole is kept between any two, so that no
+  // block spans them (offset_slabs.cpp).
+  OffsetAllocator(std::uint32_t slots, std::uint32_t units_per_slot, std::uint32_t table_shift,
+                  bool slabs = false);
 
   // --- the fast path
 
@@ -98,15 +102,17 @@ class OffsetAllocator {
 
   // --- whole slots
 
-  // Takes mapped slots without a live block aside, out of reach of allocate: the first `limit`. clean: only
-  // those that the GPU is known to have passed. min_age: only those seen idle so often. None where the host
-  // has no memory. Linear in the number of blocks.
+  // Takes mapped slots without a live block aside, out of reach of allocate: the first `limit`. With slabs,
+  // the slots of whole slabs without a live block, until they are `limit` or more, never more than `most`.
+  // clean: only those that the GPU is known to have passed. min_age: only those seen idle so often. None
+  // where the host has no memory. Linear in the number of blocks.
   struct TakenSlot {
     std::uint32_t slot;
     NodeId node;
   };
-  [[nodiscard]] std::vector<TakenSlot> take_idle(std::uint32_t limit, bool clean, std::uint8_t min_age = 0);
-  // Free again; clean if the GPU was synchronised since it was taken.
+  [[nodiscard]] std::vector<TakenSlot> take_idle(std::uint32_t limit, bool clean, std::uint8_t min_age = 0,
+                                                 std::uint32_t most = ~0U);
+  // Free again; clean if the GPU was synchronised since it was taken, but for what is lost.
   void put_back(NodeId taken, bool passed);
   // What was taken aside is not mapped any more, or, where that failed, is never used again.
   void drop(NodeId taken, bool retire);
@@ -120,6 +126,17 @@ class OffsetAllocator {
   // That block is taken aside, so that a second free of it finds nothing.
   void take_exact(NodeId exact);
 
+  // --- slabs whose memory is gone
+
+  // What is free of the slab that starts at this slot is nobody's from here on; its live blocks can be freed,
+  // and then are nobody's too. `lost` is a graph pool's tag that is never released. Error: no slab starts
+  // there. Linear in the number of blocks.
+  [[nodiscard]] bool lose_slab(std::uint32_t slot, Tag lost);
+  // Live blocks of such slabs. Linear.
+  [[nodiscard]] std::uint64_t lost_live_units(Tag lost) const;
+  // Takes such slabs without a live block aside, as take_idle. Linear.
+  [[nodiscard]] std::vector<TakenSlot> take_lost(Tag lost);
+
   // --- figures
 
   [[nodiscard]] const BlockNode& node(NodeId id) const { return nodes_[id]; }
@@ -127,6 +144,10 @@ class OffsetAllocator {
   [[nodiscard]] SlotMap& slots() { return slots_; }
   [[nodiscard]] std::uint64_t live_units() const { return live_units_; }
   [[nodiscard]] std::uint64_t free_units() const;
+  // What take_idle could take: with slabs, linear in their slots.
+  [[nodiscard]] std::uint32_t idle_slots() const { return slabs_ ? idle_slab_slots() : slots_.idle(); }
+  // Free units of one tag.
+  [[nodiscard]] std::uint64_t free_units(Tag tag) const { return carries(tag) ? sets_[tag]->units() : 0; }
   // Of the free units, those that are not clean.
   [[nodiscard]] std::uint64_t pending_units() const { return free_units() - sets_[kClean]->units(); }
   // The largest of the first `look` blocks of the largest bin: at most 3.2 % below the largest of all.
@@ -135,6 +156,36 @@ class OffsetAllocator {
   [[nodiscard]] std::string check() const;
 
  private:
+  struct Slab {
+    std::uint32_t first;  // slot
+    std::uint32_t slots;
+  };
+  // Slots beside mapped ones, which stay a hole between slabs.
+  [[nodiscard]] std::uint32_t guards(NodeId hole) const {
+    if (!slabs_) return 0;
+    return (nodes_[hole].prev != kNoNode ? 1U : 0U) + (nodes_[hole].next != kNoNode ? 1U : 0U);
+  }
+  // Slots of a hole that can be mapped.
+  [[nodiscard]] std::uint32_t room_of(NodeId hole) const {
+    const std::uint32_t slots = nodes_[hole].units / slots_.units_per_slot();
+    return slots - std::min(slots, guards(hole));
+  }
+  // Takes the first `slots` that can be mapped out of a hole, busy. Two nodes at most are split off.
+  NodeId cut_hole(NodeId hole, std::uint32_t slots);
+  // F31: before the slots are mapped. False: no host memory.
+  [[nodiscard]] bool make_room_for_slab();
+  void note_slab(std::uint32_t first, std::uint32_t slots);
+  void forget_slab(std::uint32_t slot);
+  // The slab that holds a slot; null: none does.
+  [[nodiscard]] const Slab* slab_of(std::uint32_t slot) const;
+  [[nodiscard]] bool is_idle(const Slab& slab, std::uint8_t min_age = 0) const;
+  [[nodiscard]] bool is_clean(const Slab& slab, NodeId& id) const;
+  [[nodiscard]] std::uint32_t idle_slab_slots() const;
+  [[nodiscard]] std::vector<TakenSlot> take_idle_slabs(std::uint32_t limit, bool clean, std::uint8_t min_age,
+                                                       std::uint32_t most);
+  // All slots of these slabs, by address, which are all free.
+  [[nodiscard]] std::vector<TakenSlot> take_slabs(const std::vector<Slab>& slabs);
+  [[nodiscard]] std::string check_slabs() const;
   // Whether `count` nodes are there to be taken, beside those that finish() was promised.
   [[nodiscard]] bool ensure_nodes(std::uint32_t count) {
     return unused_count_ >= count + promised_ || more_nodes(count + promised_);
@@ -194,7 +245,9 @@ class OffsetAllocator {
   bool several_streams_ = false;
   std::array<std::unique_ptr<BinSet>, kTags> sets_;  // by tag; made on first use
   BlockTable table_;
-  std::uint32_t most_small_;  // sizes up to this many units stand in the table; 0: none
+  const bool slabs_;
+  std::vector<Slab> slab_list_;  // with slabs, by address
+  std::uint32_t most_small_;     // sizes up to this many units stand in the table; 0: none
   SlotMap slots_;
   std::uint64_t live_units_ = 0;
 };

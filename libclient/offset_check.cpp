@@ -11,6 +11,7 @@ std::string at(const char* what, NodeId id) {
 
 std::string OffsetAllocator::check() const {
   if (std::string broken = check_order(); !broken.empty()) return broken;
+  if (std::string broken = check_slabs(); !broken.empty()) return broken;
   return check_lists();
 }
 

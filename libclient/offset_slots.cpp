@@ -19,7 +19,7 @@ bool OffsetAllocator::plan(std::uint32_t units, Tag tag, std::uint32_t at_least_
   const std::uint32_t slot_units = slots_.units_per_slot();
   const auto usable = [&](NodeId id) -> std::uint32_t {
     const BlockNode& node = nodes_[id];
-    return id != kNoNode && node.state == BlockState::free &&
+    return !slabs_ && id != kNoNode && node.state == BlockState::free &&
                    (node.tag == kClean || (node.tag == tag && !is_pool(tag)))
                ? node.units
                : 0U;
@@ -30,7 +30,7 @@ bool OffsetAllocator::plan(std::uint32_t units, Tag tag, std::uint32_t at_least_
     bool from_right = false;
   } best;
   const auto consider = [&](NodeId hole, std::uint32_t needed, bool from_right) {
-    const std::uint32_t room = nodes_[hole].units / slot_units;
+    const std::uint32_t room = room_of(hole);
     if (needed == 0 || needed > room) return;
     if (best.hole != kNoNode) {
       if (needed > best.needed) return;
@@ -46,20 +46,20 @@ bool OffsetAllocator::plan(std::uint32_t units, Tag tag, std::uint32_t at_least_
     const std::uint64_t whole = std::uint64_t{left} + nodes_[hole].units + right;
     if (left != 0 && right != 0 && whole >= units) consider(hole, nodes_[hole].units / slot_units, false);
   }
-  if (best.hole == kNoNode || !ensure_nodes(2 + kFinishNodes)) return false;
+  if (best.hole == kNoNode || !ensure_nodes(2 + kFinishNodes) || !make_room_for_slab()) return false;
 
-  const std::uint32_t room = nodes_[best.hole].units / slot_units;
+  const std::uint32_t room = room_of(best.hole);
   const std::uint32_t wanted =
       best.from_right ? best.needed : std::min(room, std::max(best.needed, at_least_slots));
-  unlist_hole(best.hole);
   NodeId part = best.hole;
   if (wanted < room && best.from_right) {
+    unlist_hole(best.hole);
     part = split(best.hole, (room - wanted) * slot_units);
     list_hole(best.hole);
-  } else if (wanted < room) {
-    list_hole(split(part, wanted * slot_units));
+    nodes_[part].state = BlockState::busy;
+  } else {
+    part = cut_hole(best.hole, wanted);
   }
-  nodes_[part].state = BlockState::busy;
   if (!table_.cover(nodes_[part].offset, nodes_[part].units)) {
     make_hole(part);
     return false;
@@ -78,7 +78,7 @@ bool OffsetAllocator::plan(std::uint32_t units, Tag tag, std::uint32_t at_least_
 }
 
 void OffsetAllocator::put_back(NodeId taken, bool passed) {
-  if (passed) {
+  if (passed && !is_pool(nodes_[taken].tag)) {
     nodes_[taken].tag = kClean;
     nodes_[taken].epoch = 0;
   }
@@ -96,7 +96,10 @@ NodeId OffsetAllocator::finish(const Placement& placement, std::uint32_t units, 
   };
   promised_ = 0;
   const NodeId fresh = mapped != 0 ? cut(mapped) : kNoNode;
-  if (fresh != kNoNode) set_slots(fresh, SlotMap::State::chunk);
+  if (fresh != kNoNode) {
+    set_slots(fresh, SlotMap::State::chunk);
+    note_slab(placement.slot, mapped);
+  }
   if (retired != 0 && rest != kNoNode) set_slots(cut(retired), SlotMap::State::retired);
   if (rest != kNoNode) make_hole(rest);
 
@@ -164,7 +167,8 @@ bool OffsetAllocator::free_run(NodeId id, std::uint32_t end, bool clean) const {
 }
 
 std::vector<OffsetAllocator::TakenSlot> OffsetAllocator::take_idle(std::uint32_t limit, bool clean,
-                                                                   std::uint8_t min_age) {
+                                                                   std::uint8_t min_age, std::uint32_t most) {
+  if (slabs_) return take_idle_slabs(limit, clean, min_age, most);
   const std::uint32_t slot_units = slots_.units_per_slot();
   const std::uint32_t count = std::min(limit, slots_.idle());
   std::vector<TakenSlot> taken;
@@ -192,6 +196,7 @@ std::vector<OffsetAllocator::TakenSlot> OffsetAllocator::take_idle(std::uint32_t
 }
 
 void OffsetAllocator::drop(NodeId taken, bool retire) {
+  if (slabs_) forget_slab(slots_.slot_of(nodes_[taken].offset));
   if (retire) {
     set_slots(taken, SlotMap::State::retired);
   } else {
@@ -200,22 +205,34 @@ void OffsetAllocator::drop(NodeId taken, bool retire) {
 }
 
 NodeId OffsetAllocator::take_hole(std::uint32_t slots) {
-  const std::uint64_t units = std::uint64_t{slots} * slots_.units_per_slot();
   NodeId best = kNoNode;
   for (NodeId hole = holes_; hole != kNoNode; hole = nodes_[hole].list_next) {
-    if (nodes_[hole].units < units) continue;
+    if (room_of(hole) < slots) continue;
     if (best == kNoNode || nodes_[hole].units < nodes_[best].units) best = hole;
   }
-  if (best == kNoNode || !ensure_nodes(1)) return kNoNode;
-  if (!table_.cover(nodes_[best].offset, static_cast<std::uint32_t>(units))) return kNoNode;
-  unlist_hole(best);
-  if (nodes_[best].units > units) list_hole(split(best, static_cast<std::uint32_t>(units)));
-  nodes_[best].state = BlockState::busy;
-  return best;
+  if (best == kNoNode || !ensure_nodes(2) || !make_room_for_slab()) return kNoNode;
+  const NodeId part = cut_hole(best, slots);
+  if (table_.cover(nodes_[part].offset, nodes_[part].units)) return part;
+  make_hole(part);
+  return kNoNode;
+}
+
+NodeId OffsetAllocator::cut_hole(NodeId hole, std::uint32_t slots) {
+  const std::uint32_t slot_units = slots_.units_per_slot();
+  unlist_hole(hole);
+  NodeId part = hole;
+  if (slabs_ && nodes_[hole].prev != kNoNode) {
+    part = split(hole, slot_units);
+    list_hole(hole);
+  }
+  if (nodes_[part].units > slots * slot_units) list_hole(split(part, slots * slot_units));
+  nodes_[part].state = BlockState::busy;
+  return part;
 }
 
 void OffsetAllocator::make_chunks(NodeId taken) {
   set_slots(taken, SlotMap::State::chunk);
+  note_slab(slots_.slot_of(nodes_[taken].offset), nodes_[taken].units / slots_.units_per_slot());
   put_back(taken, true);
 }
 

@@ -1,5 +1,5 @@
-// What the files of the arena's slow path share: its use of the short lock. Included by arena_slow.cpp and
-// arena_give.cpp alone.
+// What the files of the arena's slow path share: its use of the short lock. Included by arena_slow.cpp,
+// arena_exact.cpp and arena_give.cpp alone.
 #pragma once
 
 #include "libclient/short_lock.hpp"
@@ -19,5 +19,10 @@ class Locked {
  private:
   ShortLock& lock_;
 };
+
+// Whether giving back what this process holds idle could turn the answer.
+inline bool out_of_room(const Error& error) {
+  return error.code == Errc::quota || error.code == Errc::out_of_memory;
+}
 
 }  // namespace apportion

@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <poll.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -111,6 +112,19 @@ Result<Peer> identify_peer(int socket, PidfdSource source) {
 bool has_exited(const Fd& pidfd) {
   pollfd entry{pidfd.get(), POLLIN, 0};
   return pidfd && ::poll(&entry, 1, 0) > 0;
+}
+
+PidNamespace pid_namespace_of(const Peer& peer) {
+  if (peer.pid == 0) return PidNamespace::other;  // it has no number here
+  struct stat own {};
+  struct stat theirs {};
+  const std::string path = "/proc/" + std::to_string(peer.pid) + "/ns/pid";
+  if (::stat("/proc/self/ns/pid", &own) != 0 || ::stat(path.c_str(), &theirs) != 0)
+    return PidNamespace::unknown;
+  // F08: still alive after the look, so it was its own.
+  if (!peer.pidfd || has_exited(peer.pidfd)) return PidNamespace::unknown;
+  return own.st_dev == theirs.st_dev && own.st_ino == theirs.st_ino ? PidNamespace::same
+                                                                    : PidNamespace::other;
 }
 
 Result<std::uint64_t> process_start_time(pid_t pid) {

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "shm/fd.hpp"
+#include "shm/pid_namespace.hpp"
 #include "shm/result.hpp"
 
 namespace apportion {
@@ -33,6 +34,8 @@ enum class PidfdSource { automatic, by_pid };
 
 // True once the process of the pidfd has ended (it may still be a zombie of its parent).
 [[nodiscard]] bool has_exited(const Fd& pidfd);
+
+[[nodiscard]] PidNamespace pid_namespace_of(const Peer& peer);
 
 // Field 22 of /proc/PID/stat. Errc::not_found: no such process.
 [[nodiscard]] Result<std::uint64_t> process_start_time(pid_t pid);

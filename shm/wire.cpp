@@ -101,6 +101,16 @@ Status check(const Grant& m) {
   }
   return Done{};
 }
+Status check(const SlabGrant& m) {
+  if (Status part = check_part(m.part, m.entries.size()); !part) return part.error();
+  for (const SlabPlace& entry : used(m.entries, m.part)) {
+    if (entry.bytes == 0 || entry.lease_id == 0) return malformed("a grant of no slab");
+  }
+  return Done{};
+}
+Status check(const SlabsLost& m) {
+  return all({check_part(m.part, m.ids.size()), check_text(m.text, "the text")});
+}
 Status check(const Refusal& m) {
   return all({check_code(m.code), check_text(m.text, "the text")});
 }
@@ -184,8 +194,29 @@ Status check(const Scrub& m) {
   }
   return Done{};
 }
-Status check(const Scrubbed& m) {
+// What the helper answers: 0, or an error code and one line.
+template <typename Answer>
+Status check_answer(const Answer& m) {
   return all({m.code == 0 ? Status(Done{}) : check_code(m.code - 1), check_text(m.text, "the text")});
+}
+Status check(const Scrubbed& m) {
+  return check_answer(m);
+}
+Status check(const MakeSlab& m) {
+  if (m.id == 0 || m.bytes == 0) return malformed("a slab without an id, or of 0 bytes");
+  return Done{};
+}
+Status check(const SlabMade& m) {
+  return check_answer(m);
+}
+Status check(const ScrubSlabs& m) {
+  return check_part(m.part, m.ids.size());
+}
+Status check(const FreeSlab&) {
+  return Done{};
+}
+Status check(const SlabFreed& m) {
+  return check_answer(m);
 }
 
 bool may_send(Sender sender, std::uint16_t type) {
@@ -272,70 +303,6 @@ std::size_t fds_of(const Message& message) {
     return grant->kind == static_cast<std::uint32_t>(GrantKind::chunks) ? grant->part.count : 0;
   }
   return 0;
-}
-
-std::string to_text(Type type) {
-  switch (type) {
-    case Type::hello:
-      return "HELLO";
-    case Type::leases:
-      return "LEASES";
-    case Type::request:
-      return "REQUEST";
-    case Type::grant_ack:
-      return "GRANT_ACK";
-    case Type::grant_nack:
-      return "GRANT_NACK";
-    case Type::release:
-      return "RELEASE";
-    case Type::detach:
-      return "DETACH";
-    case Type::status_request:
-      return "STATUS_REQUEST";
-    case Type::reclaimed:
-      return "RECLAIMED";
-    case Type::welcome:
-      return "WELCOME";
-    case Type::refused:
-      return "REFUSED";
-    case Type::grant:
-      return "GRANT";
-    case Type::refusal:
-      return "REFUSAL";
-    case Type::released:
-      return "RELEASED";
-    case Type::detached:
-      return "DETACHED";
-    case Type::reclaim:
-      return "RECLAIM";
-    case Type::status_broker:
-      return "STATUS_BROKER";
-    case Type::status_jobs:
-      return "STATUS_JOBS";
-    case Type::status_sessions:
-      return "STATUS_SESSIONS";
-    case Type::status_holders:
-      return "STATUS_HOLDERS";
-    case Type::put:
-      return "PUT";
-    case Type::del:
-      return "DEL";
-    case Type::ack:
-      return "ACK";
-    case Type::ping:
-      return "PING";
-    case Type::pong:
-      return "PONG";
-    case Type::take:
-      return "TAKE";
-    case Type::ready:
-      return "READY";
-    case Type::scrub:
-      return "SCRUB";
-    case Type::scrubbed:
-      return "SCRUBBED";
-  }
-  return "type " + std::to_string(static_cast<std::uint16_t>(type));
 }
 
 LayoutVersions current_layouts() {

@@ -21,12 +21,12 @@
 namespace apportion::wire {
 
 using Message =
-    std::variant<Hello, Leases, Request, GrantAck, GrantNack, Release, Detach, StatusRequest,
+    std::variant<Hello, Leases, Request, GrantAck, GrantNack, Release, Detach, StatusRequest,  //
                  Reclaimed,                                                                    // client
-                 Welcome, Refused, Grant, Refusal, Released, Detached, Reclaim, StatusBroker,  // broker
-                 StatusJobs, StatusSessions, StatusHolders, Put, Del, Ack, Ping, Pong, Take,
-                 Ready,             // keeper
-                 Scrub, Scrubbed>;  // helper
+                 Welcome, Refused, Grant, SlabGrant, SlabsLost, Refusal, Released, Detached,   // broker
+                 Reclaim, StatusBroker, StatusJobs, StatusSessions, StatusHolders,             //
+                 Put, Del, Ack, Ping, Pong, Take, Ready,                                       // keeper
+                 Scrub, Scrubbed, MakeSlab, SlabMade, ScrubSlabs, FreeSlab, SlabFreed>;        // helper
 
 // Whose bytes are decoded: a client's PUT is refused like any unknown type.
 enum class Sender { client, broker, keeper_pair, helper_pair };

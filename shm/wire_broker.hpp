@@ -14,6 +14,8 @@ struct Welcome {
   static constexpr Type kType = Type::welcome;
   static constexpr std::uint32_t kSimulated = 1;   // driver_path and cudasim_dir are set, and only then
   static constexpr std::uint32_t kReattached = 2;  // the token named a living session
+  // transport = "ipc": memory comes as slabs, in SLAB_GRANTs; their handles are in the job page.
+  static constexpr std::uint32_t kSlabs = 4;
   static constexpr std::size_t kFds = 3;
   Header header;
   Token token;  // secret; for re-attaching
@@ -50,6 +52,29 @@ struct Refused {
   Text<1024> text;  // one line: what, where, what to do
 };
 static_assert(sizeof(Refused) == 1064);
+
+// Since 1.1. Answer to REQUEST in a session whose WELCOME said kSlabs, in parts; no fds: the handles are in
+// the job page before this leaves. Acknowledged as a GRANT is.
+struct SlabGrant {
+  static constexpr Type kType = Type::slab_grant;
+  Header header;
+  Part part;
+  std::array<SlabPlace, kMaxGrantChunks> entries{};
+};
+static_assert(sizeof(SlabGrant) == 3120);
+
+// Since 1.1. Unasked, in parts: the process that made these slabs is gone (F52), and with it their contents.
+// They are the session's no more (nothing is to be released), but count until their imports are closed and
+// the device shows the room.
+struct SlabsLost {
+  static constexpr Type kType = Type::slabs_lost;
+  static constexpr std::size_t kMost = 440;
+  Header header;
+  Part part;
+  Text<256> text;  // one line: what happened, and what to do
+  std::array<std::uint64_t, kMost> ids{};
+};
+static_assert(sizeof(SlabsLost) == 3824);
 
 enum class GrantKind : std::uint32_t {
   chunks = 1,  // one fd per entry, in the order of the entries

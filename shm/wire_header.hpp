@@ -24,7 +24,7 @@ inline constexpr std::size_t kMaxFds = 128;
 inline constexpr std::uint32_t kMagic = 0x31'50'50'41;  // "APP1"
 // Another major is refused. A newer minor may append fields to a message; what is appended is ignored.
 inline constexpr std::uint16_t kMajor = 1;
-inline constexpr std::uint16_t kMinor = 0;
+inline constexpr std::uint16_t kMinor = 1;  // 1.1: slabs
 
 enum class Type : std::uint16_t {
   // client -> broker
@@ -49,6 +49,8 @@ enum class Type : std::uint16_t {
   status_jobs = 73,
   status_sessions = 74,
   status_holders = 75,
+  slab_grant = 76,  // since 1.1
+  slabs_lost = 77,
   // keeper <-> broker
   put = 129,
   del = 130,
@@ -60,6 +62,11 @@ enum class Type : std::uint16_t {
   // broker <-> helper
   scrub = 193,
   scrubbed = 194,
+  make_slab = 195,
+  slab_made = 196,
+  scrub_slabs = 197,
+  free_slab = 198,
+  slab_freed = 199,
 };
 
 // The first 16 bytes keep this shape in every major, so that a stranger's version can always be named.
@@ -146,6 +153,15 @@ struct ChunkEntry {
   std::uint64_t bytes = 0;
 };
 static_assert(sizeof(ChunkEntry) == 16);
+
+// One slab by its lease's id, and its place in the job page's slab table (shm/job_page.hpp).
+struct SlabPlace {
+  std::uint64_t lease_id = 0;
+  std::uint64_t bytes = 0;
+  std::uint32_t place = 0;
+  std::uint32_t reserved = 0;
+};
+static_assert(sizeof(SlabPlace) == 24);
 
 inline constexpr std::size_t kMaxGrantChunks = kMaxFds;  // each comes with its fd
 inline constexpr std::size_t kMaxIds = 480;              // ids in one RELEASE

@@ -152,9 +152,9 @@ TEST_CASE("F19: a client of another major version is refused by name, one of ano
       wire::Hello hello;
       std::array<std::byte, 24> more{};
     } longer{hello_message("a"), {}};
-    longer.hello.header.minor = 1;
+    longer.hello.header.minor = wire::kMinor + 1;
     longer.hello.header.size = sizeof longer;
-    longer.hello.layouts.ledger_minor = 1;
+    longer.hello.layouts.ledger_minor = kLedgerMinor + 1;
     REQUIRE(client.send_bytes(std::as_bytes(std::span(&longer, 1))));
     const auto answer = client.receive();
     REQUIRE(answer);

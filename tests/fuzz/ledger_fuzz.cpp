@@ -61,7 +61,14 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     must(snapshot->jobs.size() * 8 <= page_bytes && snapshot->sessions.size() * 8 <= page_bytes);
   } else {
     const Result<JobPageReader> reader = JobPageReader::open(fd->get());
-    if (reader.ok()) static_cast<void>(reader->read());
+    if (!reader.ok()) return 0;
+    static_cast<void>(reader->read());
+    // Every place that there can be, and some that there cannot, under an id of the input's.
+    std::uint64_t id = 0;
+    std::memcpy(&id, data + 1 + sizeof(PageHeader), sizeof id);
+    for (std::uint32_t place = 0; place <= size / sizeof(SlabEntry); ++place)
+      static_cast<void>(reader->slab(place, id));
+    must(!reader->slab(~0U, id).ok());
   }
   return 0;
 }

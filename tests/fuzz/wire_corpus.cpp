@@ -43,7 +43,10 @@ int main(int argc, char** argv) {
   }
   auto ledger = LedgerWriter::create(1, {"GPU-1", "Simulated device"}, 2, 2);
   auto job = JobPageWriter::create(1, "trainer");
-  if (!ledger || !job) return 1;
+  auto slabs = JobPageWriter::create(1, "sharer", 4);
+  if (!ledger || !job || !slabs) return 1;
+  slabs->publish({});
+  slabs->put_slab(2, 0x83, 32_MiB, testing::sample_handle());
   LedgerSnapshot snapshot;
   snapshot.jobs = {testing::sample_job()};
   snapshot.sessions = {testing::sample_session()};
@@ -53,6 +56,7 @@ int main(int argc, char** argv) {
   }
   good &= write_page(folder + "/ledger", 3, ledger->fd());
   good &= write_page(folder + "/job_page", 2, job->fd());
+  good &= write_page(folder + "/job_page_slabs", 2, slabs->fd());
   if (!good) std::fprintf(stderr, "wire_corpus: cannot write to %s\n", folder.c_str());
   return good ? 0 : 1;
 }

@@ -3,6 +3,7 @@
 // What must hold for anything accepted: it is the datagram's own bytes, it decodes again to the same, its fds
 // and counts are within the protocol's limits. Memory errors are the sanitizers' to find.
 #include <cstring>
+#include <iterator>
 
 #include "shm/wire.hpp"
 
@@ -30,7 +31,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   if (size == 0) return 0;
   constexpr wire::Sender kSenders[] = {wire::Sender::client, wire::Sender::broker, wire::Sender::keeper_pair,
                                        wire::Sender::helper_pair};
-  const wire::Sender sender = kSenders[data[0] % 3];
+  const wire::Sender sender = kSenders[data[0] % std::size(kSenders)];
   const auto datagram = std::as_bytes(std::span(data + 1, size - 1));
   static_cast<void>(wire::decode_header(datagram));
 

@@ -6,7 +6,7 @@
 //   write ADDRESS BYTES TAG       ok                first and last 8 bytes of each 2 MiB of it
 //   check ADDRESS BYTES TAG       ok BYTES          how many of them still hold what was written
 //   trim BYTES                    ok BYTES          given back
-//   info                          ok total= free= guarantee= limit= used= charged= chunk=
+//   info                          ok total= free= guarantee= limit= used= charged= chunk= transport=
 //   verify                        ok                apportion_check
 //   detach                        ok
 //   context                       ok                makes the device's context current
@@ -166,7 +166,7 @@ class Program {
     std::ostringstream out;
     out << "ok total=" << now.total_bytes << " free=" << now.free_bytes
         << " guarantee=" << now.guarantee_bytes << " limit=" << now.limit_bytes << " used=" << now.used_bytes
-        << " charged=" << now.charged_bytes << " chunk=" << now.chunk_bytes;
+        << " charged=" << now.charged_bytes << " chunk=" << now.chunk_bytes << " transport=" << now.transport;
     return out.str();
   }
 

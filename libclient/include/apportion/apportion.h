@@ -3,7 +3,10 @@
  * Link libapportion.so (the CUDA driver is loaded at run time, and no CUDA header is needed here), attach to
  * a job, and allocate. Memory is device memory of the broker's GPU, mapped readable and writable into this
  * process; pointers work wherever a CUdeviceptr or the result of cudaMalloc does, but for cudaIpc (ask for
- * APPORTION_EXACT where a library needs one driver handle: RDMA registration, NCCL buffers).
+ * APPORTION_EXACT where a library needs one driver handle: RDMA registration, NCCL buffers). In a job with
+ * transport = "ipc" memory comes as slabs opened from cudaIpc handles: there an exact block has no handle
+ * that can be exported, memory belongs to the context that was current at the first allocation (else to the
+ * primary one) and that context must live to the end of the session, and a slab goes back only as a whole.
  *
  * Units: every size is in bytes. Blocks are aligned to 512 bytes and rounded up to a multiple of them.
  * Errors: every function answers an apportion_status; apportion_last_error() has one line of text for the
@@ -18,9 +21,10 @@
  * the child is not attached. Its calls answer APPORTION_NOT_ATTACHED, and the parent notices nothing. CUDA
  * itself does not survive fork: exec, or start workers with spawn. exec: nothing is passed on. Broker gone:
  * what is held stays usable, and allocations that fit into it go on; more answers APPORTION_DISCONNECTED.
- * Stability: names, values and layouts here only grow. Structures begin with their size, as the caller knows
- * them: of figures, as much is filled as both sides know, and struct_size then says how much; an option that
- * the library does not know is refused unless it is all zero.
+ * With transport = "ipc" what is held is gone too, and every allocation answers so. Stability: names, values
+ * and layouts here only grow. Structures begin with their size, as the caller knows them: of figures, as much
+ * is filled as both sides know, and struct_size then says how much; an option that the library does not know
+ * is refused unless it is all zero.
  */
 #ifndef APPORTION_APPORTION_H
 #define APPORTION_APPORTION_H
@@ -57,7 +61,8 @@ typedef enum apportion_status {
   APPORTION_DRIVER = 6,        /* the CUDA driver answered an error; the text has its name and number */
   APPORTION_SYSTEM = 7,        /* a system call failed: out of file descriptors, for example */
   APPORTION_PROTOCOL = 8,      /* the broker is of another version */
-  APPORTION_DISCONNECTED = 9,  /* the broker is gone */
+  APPORTION_DISCONNECTED = 9,  /* the broker is gone; or, with transport = "ipc", memory of this session is:
+                                  the text says how much, and these blocks must be freed to go on */
   APPORTION_NOT_ATTACHED = 10, /* no session: never attached, detached, or a forked child */
   APPORTION_BUSY = 11,     /* try again: a stream is being captured, or a signal handler interrupted a call */
   APPORTION_TIMED_OUT = 12 /* the broker did not answer in time */
@@ -163,6 +168,11 @@ APPORTION_API apportion_status apportion_reserve(apportion_client* client, size_
  * back); DRIVER (some may have been; apportion_get_stats says what is mapped). */
 APPORTION_API apportion_status apportion_trim_to(apportion_client* client, size_t bytes, size_t* returned);
 
+/* How memory comes. VMM: chunks, mapped one beside the other. IPC: slabs, opened from cudaIpc handles; what
+ * is different then stands in docs/arena.md, "Slabs". */
+#define APPORTION_TRANSPORT_VMM 0u
+#define APPORTION_TRANSPORT_IPC 1u
+
 typedef struct apportion_info {
   size_t struct_size;       /* sizeof(apportion_info), set by the caller */
   uint64_t total_bytes;     /* what this program should plan with, in place of cudaMemGetInfo's total */
@@ -176,7 +186,7 @@ typedef struct apportion_info {
   uint64_t chunk_bytes;     /* unit of lease */
   uint64_t session_id;      /* as `apportion status` shows it */
   uint32_t simulated;       /* 1: a simulated device */
-  uint32_t reserved;
+  uint32_t transport;       /* APPORTION_TRANSPORT_VMM or _IPC, by the job's config */
   char job[64];
   char device_uuid[48];
   char device_name[96];

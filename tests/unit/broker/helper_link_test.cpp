@@ -28,9 +28,13 @@ struct Bench {
       : link(
             loop, {"fake-helper"},
             [this](std::vector<ChunkId> ids, HelperLink::Fds fds) { export_fds(ids, fds); },
-            [this](const std::vector<ChunkId>& ids, const std::optional<HelperLink::Failure>& failure) {
-              answers.push_back({ids, failure});
-            },
+            {.scrubbed =
+                 [this](const std::vector<ChunkId>& ids, const std::optional<HelperLink::Failure>& failure) {
+                   answers.push_back({ids, failure});
+                 },
+             .slab_made = {},
+             .slab_freed = {},
+             .slabs_lost = {}},
             std::move(setup)) {
     helper(does);
   }
@@ -51,7 +55,7 @@ struct Bench {
   void scrub(std::uint64_t first, std::size_t count) {
     std::vector<HelperLink::Piece> pieces;
     for (std::size_t i = 0; i < count; ++i)
-      pieces.push_back({{first + i}, 4_KiB});
+      pieces.push_back({{first + i}, 4_KiB, false});
     link.scrub(pieces);
   }
   bool wait_answers(std::size_t count) {

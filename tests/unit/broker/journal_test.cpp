@@ -65,6 +65,23 @@ TEST_CASE("journal: what is written is read back, field by field") {
   CHECK(image->chunks[0].last_owner == JournalOwner{3, 4'000'000'001U});
 }
 
+TEST_CASE("journal: a slab is one from its first store to its last, and its slot's next use is not") {
+  Made made;
+  const auto read = [&] { return read_journal(made.memory)->chunks; };
+  const ChunkId slab = ChunkId::of(5, 1);
+  made.journal.put_chunk(slab, 48_MiB, true);
+  REQUIRE(read().size() == 1);
+  CHECK(read()[0].marks.slab);
+  CHECK_FALSE(read()[0].session_slot);
+  made.journal.set_chunk(slab, ChunkState::held, SessionId::of(3, 1), {.slab = true});
+  CHECK(read()[0].marks.slab);
+  CHECK(read()[0].session_slot == 3);
+  made.journal.set_chunk(slab, ChunkState::vacant, std::nullopt);
+  made.journal.put_chunk(ChunkId::of(5, 2), 32_MiB);
+  REQUIRE(read().size() == 1);
+  CHECK_FALSE(read()[0].marks.slab);
+}
+
 namespace {
 
 struct Stores {

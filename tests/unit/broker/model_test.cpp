@@ -166,6 +166,13 @@ std::vector<Model> models() {
   trusting.setup.jobs[0].scrub = Scrub::never;
   trusting.setup.jobs[1].on_return = ReturnRule::trusted;
   out.push_back(std::move(trusting));
+  Model slabs{"one job of slabs beside one of chunks",
+              small_setup(3, {{"a", 1, 3}, {"b", 1, 2}}),
+              {{"a", 1}, {"b", 2}},
+              {1, 2}};
+  slabs.setup.jobs[0].transport = Transport::ipc;
+  slabs.setup.own_uid = 1;
+  out.push_back(std::move(slabs));
   return out;
 }
 
@@ -260,6 +267,9 @@ TEST_CASE("model: random walks with failing drivers, lost grants and deaths keep
       if (random() % 3 == 0) job.on_return = random() % 2 == 0 ? ReturnRule::strict : ReturnRule::trusted;
       if (random() % 3 == 0) job.scrub = random() % 2 == 0 ? Scrub::always : Scrub::never;
     }
+    setup.own_uid = 1;
+    if (random() % 2 == 0) setup.jobs[0].transport = Transport::ipc;
+    if (random() % 4 == 0) setup.jobs[2].transport = Transport::ipc;
     World world(setup, {{"a", 1}, {"a", 1, true}, {"b", 2}, {"c", 1}}, true);
     world.instant_helper = false;
     world.start();

@@ -25,7 +25,7 @@ struct Bench {
   std::unique_ptr<Publisher> make() {
     figures.jobs.resize(1);
     Result<std::unique_ptr<Publisher>> made =
-        Publisher::create(loop, {1, "GPU-1", "device", 8_GiB, {"a"}}, [this] { return figures; });
+        Publisher::create(loop, {1, "GPU-1", "device", 8_GiB, {"a"}, {3}}, [this] { return figures; });
     REQUIRE(made.ok());
     return *std::move(made);
   }
@@ -99,4 +99,36 @@ TEST_CASE("F30: publisher: out of descriptors a session gets an error, and nothi
   CHECK(bench.publisher->pages_for({7}, {0}).ok());
   bench.publisher->remove_session({7});
   CHECK(open_fds() == open);
+}
+
+TEST_CASE("publisher: a slab has a place of its own until it is cleared, and none when its session is gone") {
+  Bench bench;
+  Result<std::vector<Fd>> pages = bench.publisher->pages_for({7}, {0});
+  REQUIRE(pages.ok());
+  const Result<JobPageReader> reader = JobPageReader::open((*pages)[1].get());
+  REQUIRE(reader.ok());
+  const auto put = [&](std::uint64_t session, std::uint64_t id) {
+    IpcHandle handle{};
+    handle[0] = static_cast<std::uint8_t>(id);
+    return bench.publisher->put_slab({0}, {session}, {id}, Bytes{id}, handle);
+  };
+  const auto mark = [&](std::uint32_t place, std::uint64_t id) {
+    const Result<SlabHandle> slab = reader->slab(place, id);
+    return slab.ok() && slab->bytes.value == id ? slab->handle[0] : 0;
+  };
+  CHECK(put(7, 11) == 0);
+  CHECK(put(8, 12) == 1);
+  CHECK(put(7, 13) == 2);
+  CHECK(mark(0, 11) == 11);
+  CHECK(mark(1, 12) == 12);
+  CHECK(mark(2, 13) == 13);
+  bench.publisher->clear_slab({12});
+  bench.publisher->clear_slab({12});
+  CHECK(mark(1, 12) == 0);
+  CHECK(put(8, 14) == 1);  // the lowest that is empty
+  bench.publisher->remove_session({7});
+  CHECK(mark(0, 11) == 0);
+  CHECK(mark(2, 13) == 0);
+  CHECK(mark(1, 14) == 14);
+  CHECK(put(8, 15) == 0);
 }

@@ -5,18 +5,12 @@
 
 namespace apportion::testing {
 
-namespace {
-
-constexpr Bytes kDevice = 1_GiB;
-
-}  // namespace
-
 CoreSetup small_setup(std::uint64_t chunks, const std::vector<JobSpec>& jobs, Reserve reserve) {
   CoreSetup setup;
   setup.pool = kTestChunk * chunks;
   setup.chunk = kTestChunk;
   setup.granularity = {kTestChunk.value / 2};
-  setup.device_total = kDevice;
+  setup.device_total = kTestDevice;
   setup.reserve = reserve;
   setup.check_every_event = true;
   for (const JobSpec& spec : jobs) {
@@ -46,8 +40,8 @@ std::string to_text(const Step& step) {
                                            "driver_fails",  "helper_works",
                                            "helper_fails",  "helper_dies",
                                            "helper_absent", "helper_memory_back",
-                                           "keeper_works",  "read_device",
-                                           "tick"};
+                                           "close_lost",    "keeper_works",
+                                           "read_device",   "tick"};
   return std::string(kNames[static_cast<std::size_t>(step.kind)]) + "(" + std::to_string(step.place) + "," +
          std::to_string(step.min) + "," + std::to_string(step.want) + ")";
 }
@@ -56,7 +50,8 @@ World::World(CoreSetup setup, std::vector<Place> places, bool watch_journal)
     : setup_(std::move(setup)),
       places_(std::move(places)),
       clients_(places_.size()),
-      dead_hold_(places_.size()) {
+      dead_hold_(places_.size()),
+      dead_pids_(places_.size()) {
   JournalShape shape = JournalShape::for_pool(setup_.pool, setup_.chunk, setup_.granularity);
   shape.job_slots = static_cast<std::uint32_t>(std::max(std::size_t{4}, setup_.jobs.size()));
   shape.session_slots = 16;
@@ -80,32 +75,8 @@ void World::feed(const Event& event) {
   Actions actions;
   core_->handle(event, actions);
   run(actions);
-  while (instant_helper && !helper_.empty()) {
-    const actions::ScrubChunks next = helper_.front();
-    helper_.pop_front();
-    scrub(next, std::nullopt);
-  }
-}
-
-void World::scrub(const actions::ScrubChunks& scrub, std::optional<How> fails) {
-  static constexpr const char* kWhy[] = {"no helper", "the driver refused", "the helper died"};
-  std::vector<ChunkId> ids;
-  for (const auto& piece : scrub.chunks) {
-    ids.push_back(piece.id);
-    if (!fails && unwritable.contains(piece.id)) fails = How::refused;
-    APPORTION_CHECK(handles_.contains(piece.id) && size_.at(piece.id) == piece.bytes);
-    APPORTION_CHECK(!dead_helpers_hold_.contains(piece.id));
-    for (const Client& client : clients_)
-      APPORTION_CHECK(!client.has.contains(piece.id));
-  }
-  for (const ChunkId id : ids) {
-    if (!fails) truth_[id].bytes = Truth::Bytes::zeros;
-    if (fails != How::lost) continue;
-    truth_[id].died = true;
-    dead_helpers_hold_.insert(id);
-  }
-  if (!fails) return feed(events::Scrubbed{ids});
-  feed(events::ScrubFailed{ids, kWhy[static_cast<std::size_t>(*fails)], {now}, *fails});
+  while (instant_helper && !helper_.empty())
+    help(std::nullopt);
 }
 
 void World::run(const Actions& actions) {
@@ -135,8 +106,15 @@ void World::carry_out(const Action& action) {
   if (std::holds_alternative<actions::MakeChunk>(action) ||
       std::holds_alternative<actions::UnmakeChunk>(action)) {
     driver_.push_back(action);
-  } else if (const auto* scrub = std::get_if<actions::ScrubChunks>(&action)) {
-    helper_.push_back(*scrub);
+  } else if (std::holds_alternative<actions::ScrubChunks>(action) ||
+             std::holds_alternative<actions::MakeSlab>(action) ||
+             std::holds_alternative<actions::FreeSlab>(action)) {
+    helper_.push_back(action);
+  } else if (const auto* lost = std::get_if<actions::SlabsLost>(&action)) {
+    const std::size_t place = place_of(lost->session);
+    APPORTION_CHECK(place < clients_.size());
+    for (const ChunkId id : lost->ids)
+      if (clients_[place].has.erase(id) == 1) clients_[place].lost.insert(id);
   } else if (std::holds_alternative<actions::KeeperPut>(action) ||
              std::holds_alternative<actions::KeeperDel>(action)) {
     keeper_.push_back(action);
@@ -167,8 +145,11 @@ void World::hand_over(const actions::SendGrant& grant) {
   APPORTION_CHECK(place < clients_.size() && clients_[place].connected);
   Client& client = clients_[place];
   for (const ChunkId id : grant.ids) {
-    // A chunk that is leased exists, is kept by the keeper, and nobody else has it.
-    APPORTION_CHECK(handles_.contains(id) && kept_.contains(id));
+    // A chunk that is leased exists, is kept by the keeper, and nobody else has it. A slab is the helper's.
+    APPORTION_CHECK(core_->book().find(id)->slab == grant.slabs);
+    if (!grant.slabs) APPORTION_CHECK(handles_.contains(id) && kept_.contains(id));
+    // One whose helper has died by now is not in the page any more: its client hears that next.
+    if (grant.slabs) APPORTION_CHECK(slabs_.contains(id));
     for (const Client& other : clients_)
       APPORTION_CHECK(!other.has.contains(id));
     for (const std::set<ChunkId>& dead : dead_hold_)
@@ -202,8 +183,11 @@ bool World::any_request_pending() const {
 
 Bytes World::physical() const {
   std::set<ChunkId> held = handles_;
-  for (const Client& client : clients_)
+  held.insert(slabs_.begin(), slabs_.end());
+  for (const Client& client : clients_) {
     held.insert(client.has.begin(), client.has.end());
+    held.insert(client.lost.begin(), client.lost.end());
+  }
   for (const std::set<ChunkId>& dead : dead_hold_)
     held.insert(dead.begin(), dead.end());
   held.insert(dead_helpers_hold_.begin(), dead_helpers_hold_.end());
@@ -225,7 +209,7 @@ void World::apply(const Step& step) {
       events::SessionWanted wanted;
       wanted.connection = {step.place};
       wanted.job = places_[step.place].job;
-      wanted.peer = {places_[step.place].uid, {}, client.pid, 7};
+      wanted.peer = {places_[step.place].uid, {}, client.pid, 7, PidNamespace::same};
       wanted.reclaimable = places_[step.place].reclaimable;
       wanted.fresh.bytes[0] = next_token_++;
       wanted.fresh.bytes[15] = 1;
@@ -315,9 +299,10 @@ void World::apply(const Step& step) {
       events::SessionWanted wanted;
       wanted.connection = {step.place};
       wanted.job = places_[step.place].job;
-      wanted.peer = {places_[step.place].uid, {}, client.pid, 7};
+      wanted.peer = {places_[step.place].uid, {}, client.pid, 7, PidNamespace::same};
       wanted.resume = client.token;
       wanted.claimed.assign(client.has.begin(), client.has.end());
+      wanted.claimed.insert(wanted.claimed.end(), client.lost.begin(), client.lost.end());  // F52: while away
       client.unacked.clear();
       feed(wanted);
       break;
@@ -326,11 +311,14 @@ void World::apply(const Step& step) {
       dead_hold_[step.place].insert(client.has.begin(), client.has.end());
       for (const ChunkId id : client.has)
         truth_[id].died = true;
+      dead_hold_[step.place].insert(client.lost.begin(), client.lost.end());
+      if (!dead_hold_[step.place].empty()) dead_pids_[step.place].insert(client.pid);
       client = Client{};
-      feed(events::ProcessGone{session});
+      feed(events::ProcessGone{session, {now}});
       break;
     case Kind::memory_back:
       dead_hold_[step.place].clear();
+      dead_pids_[step.place].clear();
       break;
     case Kind::driver_works:
     case Kind::driver_fails: {
@@ -349,12 +337,9 @@ void World::apply(const Step& step) {
       } else {
         const ChunkId id = std::get<actions::UnmakeChunk>(action).id;
         APPORTION_CHECK(!kept_.contains(id));  // the keeper's fd goes first
-        // Nobody's bytes become loose, but those of the dead and those that need no care.
-        const Truth& truth = truth_[id];
-        APPORTION_CHECK(truth.bytes != Truth::Bytes::owners || truth.died ||
-                        rule(truth.owner).scrub == Scrub::never);
+        check_loosening(id);
         if (works) {
-          if (truth.bytes == Truth::Bytes::owners) loosened_.insert(truth.owner);
+          note_loosened(id);
           handles_.erase(id);
           feed(events::ChunkUnmade{id, {now}});
         } else {
@@ -365,19 +350,19 @@ void World::apply(const Step& step) {
     }
     case Kind::helper_works:
     case Kind::helper_fails:
-    case Kind::helper_dies:
-    case Kind::helper_absent: {
-      const actions::ScrubChunks next = helper_.front();
-      helper_.pop_front();
-      std::optional<How> fails;
-      if (step.kind == Kind::helper_fails) fails = How::refused;
-      if (step.kind == Kind::helper_dies) fails = How::lost;
-      if (step.kind == Kind::helper_absent) fails = How::untried;
-      scrub(next, fails);
+      help(step.kind == Kind::helper_works ? std::nullopt : std::optional(How::refused));
       break;
-    }
+    case Kind::helper_absent:
+      help(How::untried);
+      break;
+    case Kind::helper_dies:
+      helper_dies();
+      break;
     case Kind::helper_memory_back:
       dead_helpers_hold_.clear();
+      break;
+    case Kind::close_lost:
+      client.lost.clear();
       break;
     case Kind::keeper_works: {
       const Action action = keeper_.front();
@@ -394,8 +379,7 @@ void World::apply(const Step& step) {
       break;
     }
     case Kind::read_device:
-      now += 1'000'000'000;  // well past what a reading may lag behind
-      feed(events::DeviceRoom{kDevice - physical(), kDevice, Bytes{}, {now}});
+      read_device();
       break;
     case Kind::tick:
       now += 10'000'000'000;

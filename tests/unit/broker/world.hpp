@@ -38,7 +38,8 @@ struct Client {
   bool connected = false;
   Token token;
   std::int32_t pid = 0;
-  std::set<ChunkId> has;      // mapped, or as fds in the socket
+  std::set<ChunkId> has;      // mapped or open, or on the way in the socket
+  std::set<ChunkId> lost;     // slabs whose maker died: open still, and no lease any more
   std::deque<Grant> unacked;  // received, not acknowledged
   [[nodiscard]] bool request_pending() const { return pending.value != 0; }
   RequestId pending{};  // 0: no request is unanswered
@@ -68,9 +69,10 @@ struct Step {
     driver_fails,
     helper_works,  // overwrites what it was asked for first; refuses where one of that is `unwritable`
     helper_fails,  // refuses
-    helper_dies,   // over it: its GPU work may not be over
+    helper_dies,   // and its slabs with it; over chunks: its GPU work may not be over
     helper_absent,
     helper_memory_back,  // the device has let go of what helpers died over
+    close_lost,          // a holder closes what it has heard to be lost
     keeper_works,
     read_device,
     tick,
@@ -117,6 +119,7 @@ class World {
     seen_.clear();
     return found;
   }
+  [[nodiscard]] std::vector<Action> take_all() { return std::exchange(seen_, {}); }
   Core& core() { return *core_; }
   [[nodiscard]] const Core& core() const { return *core_; }
   Journal& journal() { return *journal_; }
@@ -142,6 +145,11 @@ class World {
   void check_passing_on(ChunkId id, Owner to) const;
   using How = events::ScrubFailed::How;
   void scrub(const actions::ScrubChunks& scrub, std::optional<How> fails);
+  void help(std::optional<How> fails);  // the helper does what it was asked for first
+  void helper_dies();
+  void check_loosening(ChunkId id);  // its bytes are about to become loose
+  void note_loosened(ChunkId id);    // they have
+  void read_device();
   [[nodiscard]] const JobRule& rule(const Owner& owner) const { return setup_.jobs[owner.job.value]; }
 
   CoreSetup setup_;
@@ -150,11 +158,13 @@ class World {
   std::unique_ptr<Journal> journal_;
   std::unique_ptr<Core> core_;
   std::vector<Client> clients_;
-  std::vector<std::set<ChunkId>> dead_hold_;  // by place: what the device has not let go of
-  std::set<ChunkId> dead_helpers_hold_;       // and may write to
-  std::deque<Action> driver_;                 // MakeChunk and UnmakeChunk, oldest first
+  std::vector<std::set<ChunkId>> dead_hold_;       // by place: what the device has not let go of
+  std::vector<std::set<std::int32_t>> dead_pids_;  // by place: processes that the device names as long
+  std::set<ChunkId> dead_helpers_hold_;            // and may write to
+  std::deque<Action> driver_;                      // MakeChunk and UnmakeChunk, oldest first
   std::deque<Action> keeper_;
-  std::deque<actions::ScrubChunks> helper_;
+  std::deque<Action> helper_;      // ScrubChunks, MakeSlab and FreeSlab
+  std::set<ChunkId> slabs_;        // that the helper has
   std::map<ChunkId, Bytes> size_;  // of every chunk ever made
   std::set<ChunkId> handles_;      // open in the broker
   std::set<ChunkId> kept_;         // fds in the keeper
@@ -186,6 +196,7 @@ struct JobSpec {
   bool lend = true;
 };
 inline constexpr Bytes kTestChunk = 32_MiB;
+inline constexpr Bytes kTestDevice = 1_GiB;
 [[nodiscard]] CoreSetup small_setup(std::uint64_t chunks, const std::vector<JobSpec>& jobs,
                                     Reserve reserve = Reserve::all);
 

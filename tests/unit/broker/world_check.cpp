@@ -40,6 +40,8 @@ void World::check_journal() const {
   std::map<ChunkId, const JournalImage::Lease*> leases;
   Bytes sum{};
   for (const JournalImage::Lease& lease : image->chunks) {
+    APPORTION_CHECK(!slabs_.contains(lease.id) || lease.marks.slab);
+    APPORTION_CHECK(!handles_.contains(lease.id) || !lease.marks.slab);
     leases[lease.id] = &lease;
     sum += lease.bytes;
     if (lease.session_slot) APPORTION_CHECK(image->session_in(*lease.session_slot) != nullptr);
@@ -70,7 +72,9 @@ void World::check_journal() const {
       APPORTION_CHECK(session != nullptr && session->id == clients_[i].session);
       APPORTION_CHECK(session->fields.token == clients_[i].token && session->fields.pid == clients_[i].pid);
     }
-    for (const ChunkId id : dead_hold_[i]) {
+    std::set<ChunkId> still_held = dead_hold_[i];
+    still_held.insert(clients_[i].lost.begin(), clients_[i].lost.end());
+    for (const ChunkId id : still_held) {
       const auto lease = leases.find(id);
       if (lease != leases.end()) APPORTION_CHECK(lease->second->state != ChunkState::free);
     }
@@ -127,7 +131,7 @@ std::string World::fingerprint() const {
           "o" + std::to_string(chunk->past.owner->job.value) + "u" + std::to_string(chunk->past.owner->uid);
     one += std::string(chunk->past.clean ? "c" : "") + (chunk->past.bound ? "b" : "") +
            (chunk->past.stubborn ? "t" : "");
-    one += handles_.contains(id) ? "h" : "";
+    one += handles_.contains(id) ? "h" : slabs_.contains(id) ? "S" : chunk->slab ? "L" : "";
     one += kept_.contains(id) ? "k" : "";
     for (const std::set<ChunkId>& dead : dead_hold_)
       one += dead.contains(id) ? "d" : "-";
@@ -146,6 +150,7 @@ std::string World::fingerprint() const {
     add(client.reclaim.value >> 20);
     add(client.late ? 1 : 0);
     add(client.has.size());
+    add(client.lost.size());
     for (const Grant& grant : client.unacked)
       add(grant.ids.size());
     text += "|";
@@ -163,10 +168,16 @@ std::string World::fingerprint() const {
     text += make != nullptr ? "m" + std::to_string(make->bytes.value >> 20)
                             : "u" + describe(std::get<actions::UnmakeChunk>(action).id);
   }
-  for (const actions::ScrubChunks& scrub : helper_) {
-    text += "s";
-    for (const auto& piece : scrub.chunks)
-      text += describe(piece.id);
+  for (const Action& action : helper_) {
+    if (const auto* scrub = std::get_if<actions::ScrubChunks>(&action)) {
+      text += "s";
+      for (const auto& piece : scrub->chunks)
+        text += describe(piece.id);
+    } else if (const auto* make = std::get_if<actions::MakeSlab>(&action)) {
+      text += "a" + std::to_string(make->bytes.value >> 20);
+    } else {
+      text += "f" + describe(std::get<actions::FreeSlab>(action).id);
+    }
   }
   for (const Action& action : keeper_) {
     const auto* put = std::get_if<actions::KeeperPut>(&action);

@@ -11,6 +11,7 @@ std::vector<Step> World::steps(const std::vector<std::uint64_t>& sizes, bool fai
   for (std::size_t i = 0; i < clients_.size(); ++i) {
     const Client& client = clients_[i];
     if (!dead_hold_[i].empty()) out.push_back({Kind::memory_back, i});
+    if (!client.lost.empty()) out.push_back({Kind::close_lost, i});
     if (!client.session) {
       out.push_back({Kind::attach, i});
       continue;
@@ -51,10 +52,11 @@ std::vector<Step> World::steps(const std::vector<std::uint64_t>& sizes, bool fai
   }
   if (!helper_.empty()) {
     out.push_back({Kind::helper_works});
-    for (const Kind kind : {Kind::helper_fails, Kind::helper_dies, Kind::helper_absent})
-      if (failures) out.push_back({kind});
+    if (failures) out.push_back({Kind::helper_fails});
+    if (failures && slabs_.empty()) out.push_back({Kind::helper_absent});
   }
   if (!dead_helpers_hold_.empty()) out.push_back({Kind::helper_memory_back});
+  if (failures && (!slabs_.empty() || !helper_.empty())) out.push_back({Kind::helper_dies});
   if (!keeper_.empty()) out.push_back({Kind::keeper_works});
   if (core_->wants_tick()) {
     out.push_back({Kind::tick});

@@ -49,15 +49,19 @@ SimulatedDevice& SimulatedDevice::instance() {
   return simulated;
 }
 
-FakeBroker::FakeBroker(std::uint32_t limit_chunks)
-    : device_(*SimulatedDevice::instance().device), maker_(device_), limit_chunks_(limit_chunks) {
+FakeBroker::FakeBroker(std::uint32_t limit_chunks, Memory memory)
+    : device_(*SimulatedDevice::instance().device),
+      maker_(device_),
+      limit_chunks_(limit_chunks),
+      memory_(memory) {
   char pattern[] = "/tmp/apportion-fake-XXXXXX";
   if (::mkdtemp(pattern) == nullptr) give_up("no folder");
   folder_ = pattern;
   path_ = folder_ + "/broker.sock";
   listening_ = must(listen_at(path_, 0600));
   stop_ = Fd(::eventfd(0, EFD_CLOEXEC));
-  job_ = std::make_unique<JobPageWriter>(must(JobPageWriter::create(kEpoch, "trainer")));
+  job_ = std::make_unique<JobPageWriter>(
+      must(JobPageWriter::create(kEpoch, "trainer", memory == Memory::slabs ? FakeSlabs::kPlaces : 0)));
   publish();
   thread_ = std::thread([this] { serve(); });
 }
@@ -79,6 +83,42 @@ std::size_t FakeBroker::leased() {
   for (const auto& session : sessions_)
     count += session->leases.size();
   return count;
+}
+
+Bytes FakeBroker::leased_slabs() {
+  const std::lock_guard lock(mutex_);
+  return held_slabs();
+}
+
+Bytes FakeBroker::held_slabs() const {
+  Bytes held;
+  for (const auto& session : sessions_) {
+    for (const auto& [id, bytes] : session->slabs)
+      held += bytes;
+  }
+  return held;
+}
+
+void FakeBroker::lose_slabs() {
+  const std::lock_guard lock(mutex_);
+  slabs_.die(*job_);
+  for (const auto& session : sessions_) {
+    auto lost = wire::make<wire::SlabsLost>(0, kEpoch);
+    lost.part = {0, 1, static_cast<std::uint32_t>(session->slabs.size()), 0};
+    lost.text.set("the process that owned them has died");
+    std::size_t index = 0;
+    for (const auto& [id, bytes] : session->slabs)
+      lost.ids[index++] = id;
+    session->slabs.clear();
+    if (index != 0)
+      static_cast<void>(channel::send(session->socket.get(), wire::bytes_of(lost), {}, soon()).ok());
+  }
+}
+
+std::size_t FakeBroker::take_back(Session& session, std::uint64_t id) {
+  if (session.slabs.erase(id) == 0) return session.leases.erase(id);
+  slabs_.free(*job_, id);
+  return 1;
 }
 
 bool FakeBroker::wait(const std::function<bool(const Seen&)>& done) {
@@ -115,7 +155,7 @@ void FakeBroker::publish() {
   std::size_t chunks = 0;
   for (const auto& session : sessions_)
     chunks += session->leases.size();
-  figures.used = figures.charged = (kChunk * chunks).value;
+  figures.used = figures.charged = (kChunk * chunks + held_slabs()).value;
   figures.told_total = figures.guarantee;
   figures.told_free = saturating_sub(Bytes{figures.guarantee}, Bytes{figures.used}).value;
   figures.told_total_reclaimable = figures.limit;
@@ -195,11 +235,13 @@ bool FakeBroker::answer(Session& session, const wire::Message& message) {
     seen_.nacked += static_cast<int>(nack->part.count);
     seen_.nack_reason = static_cast<Errc>(nack->reason);
     for (std::size_t index = 0; index < nack->part.count; ++index)
-      session.leases.erase(nack->ids[index]);
+      static_cast<void>(take_back(session, nack->ids[index]));
   }
   if (const auto* release = std::get_if<wire::Release>(&message)) {
     for (std::size_t index = 0; index < release->part.count; ++index) {
-      seen_.released += static_cast<int>(session.leases.erase(release->ids[index]));
+      const auto had = static_cast<int>(take_back(session, release->ids[index]));
+      seen_.released += had;
+      seen_.strange += 1 - had;
     }
     if (release->part.part + 1 == release->part.parts) {
       publish();
@@ -211,6 +253,8 @@ bool FakeBroker::answer(Session& session, const wire::Message& message) {
   if (const auto* detach = std::get_if<wire::Detach>(&message)) {
     ++seen_.detaches;
     session.leases.clear();
+    while (!session.slabs.empty())
+      static_cast<void>(take_back(session, session.slabs.begin()->first));
     const auto detached = wire::make<wire::Detached>(detach->header.request_id, kEpoch);
     static_cast<void>(channel::send(session.socket.get(), wire::bytes_of(detached), {}, soon()).ok());
   }
@@ -227,7 +271,8 @@ void FakeBroker::welcome(Session& session, const wire::Hello& hello) {
   message.device_total_bytes = device_.facts().total.value;
   message.wait_ms = 0;
   message.idle_return_ms = idle_return_ms;
-  message.flags = wire::Welcome::kSimulated;
+  message.flags =
+      wire::Welcome::kSimulated | (memory_ == Memory::slabs ? wire::Welcome::kSlabs : std::uint32_t{0});
   message.job.set("trainer");
   message.device_uuid.set(device_.facts().uuid);
   message.device_name.set(device_.facts().name);
@@ -241,6 +286,7 @@ void FakeBroker::welcome(Session& session, const wire::Hello& hello) {
 
 void FakeBroker::grant(Session& session, const wire::Request& request) {
   if (reclaim_first) send_recall(session, 4_MiB);
+  if (memory_ == Memory::slabs) return grant_slab(session, request);
   std::size_t held = 0;
   for (const auto& other : sessions_)
     held += other->leases.size();
@@ -274,6 +320,27 @@ void FakeBroker::grant(Session& session, const wire::Request& request) {
     send_grant(session, request.header.request_id, kEpoch, static_cast<std::uint32_t>(part),
                static_cast<std::uint32_t>(parts), {begin, end});
   }
+}
+
+void FakeBroker::grant_slab(Session& session, const wire::Request& request) {
+  if ((request.flags & wire::Request::kExact) == 0) give_up("a slab was asked for as chunks");
+  const Bytes bytes{request.want_bytes};
+  if (held_slabs() + bytes > kChunk * limit_chunks_) {
+    auto refusal = wire::make<wire::Refusal>(request.header.request_id, kEpoch);
+    refusal.code = static_cast<std::uint32_t>(Errc::quota);
+    refusal.text.set("job trainer: asked for more than its limit");
+    static_cast<void>(channel::send(session.socket.get(), wire::bytes_of(refusal), {}, soon()).ok());
+    return;
+  }
+  const std::uint64_t id = next_id_++;
+  auto message = wire::make<wire::SlabGrant>(request.header.request_id, kEpoch);
+  message.part = {0, 1, 1, 0};
+  message.entries[0] = {id, bytes.value, slabs_.make(*job_, id, bytes), 0};
+  session.slabs.emplace(id, bytes);
+  publish();
+  if (wrong_place) message.entries[0].place += 1;
+  if (wrong_size) message.entries[0].bytes *= 2;
+  static_cast<void>(channel::send(session.socket.get(), wire::bytes_of(message), {}, soon()).ok());
 }
 
 void FakeBroker::send_grant(Session& session, std::uint64_t request_id, std::uint64_t epoch,

@@ -18,6 +18,7 @@
 #include "shm/job_page.hpp"
 #include "shm/report_page.hpp"
 #include "shm/wire.hpp"
+#include "tests/unit/libclient/fake_slabs.hpp"
 
 namespace apportion::testing {
 
@@ -34,7 +35,8 @@ class FakeBroker {
  public:
   static constexpr Bytes kChunk{2 << 20};
 
-  explicit FakeBroker(std::uint32_t limit_chunks = 64);
+  enum class Memory { chunks, slabs };
+  explicit FakeBroker(std::uint32_t limit_chunks = 64, Memory memory = Memory::chunks);
   ~FakeBroker();
   FakeBroker(const FakeBroker&) = delete;
   FakeBroker& operator=(const FakeBroker&) = delete;
@@ -49,6 +51,7 @@ class FakeBroker {
     int nacked = 0;  // chunks
     Errc nack_reason{};
     int released = 0;  // chunks
+    int strange = 0;   // ids released that the session did not have
     std::vector<wire::Reclaimed> reclaimed;
     int detaches = 0;
     int hang_ups = 0;
@@ -59,6 +62,10 @@ class FakeBroker {
   [[nodiscard]] Seen seen();
   // Chunks that some session has.
   [[nodiscard]] std::size_t leased();
+  // The same in bytes of slabs.
+  [[nodiscard]] Bytes leased_slabs();
+  // F52: their owner dies, and their holders are told.
+  void lose_slabs();
   // Until `done` says yes, within five seconds.
   [[nodiscard]] bool wait(const std::function<bool(const Seen&)>& done);
   // A copy of the session's report page as the broker reads it. The session must be attached.
@@ -78,6 +85,8 @@ class FakeBroker {
   std::atomic<bool> strange_fds{false};      // grants with a memfd for each chunk
   std::atomic<bool> old_grant_first{false};  // a GRANT of an older epoch before the right one
   std::atomic<bool> refuse_hello{false};
+  std::atomic<bool> wrong_place{false};    // grants slabs where there is none
+  std::atomic<bool> wrong_size{false};     // and of another size than was asked for
   std::atomic<bool> reclaim_first{false};  // a RECLAIM of 4 MiB before the answer
   std::atomic<std::uint16_t> welcome_major{wire::kMajor};
 
@@ -85,6 +94,7 @@ class FakeBroker {
   struct Session {
     Fd socket;
     std::map<std::uint64_t, Chunk> leases;
+    std::map<std::uint64_t, Bytes> slabs;
     std::unique_ptr<ReportPage> report;
     std::vector<Fd> kept;
   };
@@ -95,6 +105,10 @@ class FakeBroker {
   [[nodiscard]] bool answer(Session& session, const wire::Message& message);
   void welcome(Session& session, const wire::Hello& hello);
   void grant(Session& session, const wire::Request& request);
+  void grant_slab(Session& session, const wire::Request& request);
+  [[nodiscard]] Bytes held_slabs() const;
+  // Chunks or slabs that were; how many.
+  std::size_t take_back(Session& session, std::uint64_t id);
   void send_grant(Session& session, std::uint64_t request_id, std::uint64_t epoch, std::uint32_t part,
                   std::uint32_t parts, std::vector<std::uint64_t> ids);
   void send_recall(Session& session, Bytes bytes);
@@ -105,11 +119,13 @@ class FakeBroker {
   const Device& device_;
   ChunkMaker maker_;
   const std::uint32_t limit_chunks_;
+  const Memory memory_;
   std::string folder_;
   std::string path_;
   Fd listening_;
   Fd stop_;
   std::unique_ptr<JobPageWriter> job_;
+  FakeSlabs slabs_;
   std::mutex mutex_;  // of what follows
   Seen seen_;
   std::vector<std::unique_ptr<Session>> sessions_;

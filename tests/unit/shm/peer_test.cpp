@@ -174,6 +174,31 @@ TEST_CASE("F10: a peer outside our pid namespace has no pid, and by number nothi
   CHECK(client.end() == 0);
 }
 
+TEST_CASE("rule 33: a peer's PID namespace is ours, another, or not to be known") {
+  Server server;
+  Client here(server.path, server.socket.get(), kNothing);
+  auto peer = identify_peer(here.socket.get());
+  REQUIRE(peer.ok());
+  CHECK(pid_namespace_of(*peer) == PidNamespace::same);
+  CHECK(here.end() == 0);
+  CHECK(pid_namespace_of(*peer) == PidNamespace::unknown);  // F08: who has its number now is not looked at
+  peer->pid = 0;
+  CHECK(pid_namespace_of(*peer) == PidNamespace::other);
+  if (!is_root()) APPORTION_SKIP("needs root for a pid namespace");
+  // Its connecting half runs as pid 1 of a namespace below ours, where it has a number of ours, too.
+  Client below(server.path, server.socket.get(), [] {
+    if (::unshare(CLONE_NEWPID) != 0) return false;
+    const pid_t first = ::fork();
+    if (first != 0) ::_exit(wait_for_child(first));
+    return true;
+  });
+  const auto inside = identify_peer(below.socket.get());
+  REQUIRE(inside.ok());
+  CHECK(inside->pid != 0);
+  CHECK(pid_namespace_of(*inside) == PidNamespace::other);
+  CHECK(below.end() == 0);
+}
+
 TEST_CASE("the start time is read whatever a process calls itself") {
   const auto plain = process_start_time(::getpid());
   REQUIRE(plain.ok());

@@ -19,6 +19,13 @@ inline wire::Token sample_token() {
   return token;
 }
 
+inline IpcHandle sample_handle() {
+  IpcHandle handle;
+  for (std::size_t i = 0; i < handle.size(); ++i)
+    handle[i] = static_cast<std::uint8_t>(0xd0 + i);
+  return handle;
+}
+
 inline JobRecord sample_job() {
   JobRecord job;
   job.name.set("trainer");
@@ -155,6 +162,18 @@ inline std::vector<wire::Message> sample_messages() {
   grant.entries[1] = {0x82, 0x2000000};
   all.emplace_back(grant);
 
+  auto slab_grant = make<SlabGrant>(7, 3);
+  slab_grant.part = {0, 1, 2, kLast};
+  slab_grant.entries[0] = {0x83, 0x2000000, 5, 0};
+  slab_grant.entries[1] = {0x84, 0x4000000, 6, 0};
+  all.emplace_back(slab_grant);
+  auto lost = make<SlabsLost>(0, 3);
+  lost.part = {0, 1, 2, kLast};
+  lost.text.set("the helper died; close what is open of them");
+  lost.ids[0] = 0x83;
+  lost.ids[1] = 0x84;
+  all.emplace_back(lost);
+
   auto refusal = make<Refusal>(7, 3);
   refusal.code = static_cast<std::uint32_t>(Errc::quota);
   figure = 0x91;
@@ -232,6 +251,26 @@ inline std::vector<wire::Message> sample_messages() {
   scrubbed.code = 1 + static_cast<std::uint32_t>(Errc::out_of_memory);
   scrubbed.text.set("no context: cuDevicePrimaryCtxRetain: out of memory");
   all.emplace_back(scrubbed);
+  auto make_slab = make<MakeSlab>(7, 0);
+  make_slab.id = 0x83;
+  make_slab.bytes = 0x2000000;
+  all.emplace_back(make_slab);
+  auto slab_made = make<SlabMade>(7, 0);
+  slab_made.handle = sample_handle();
+  slab_made.text.set("");
+  all.emplace_back(slab_made);
+  auto scrub_slabs = make<ScrubSlabs>(7, 0);
+  scrub_slabs.part.count = 2;
+  scrub_slabs.ids[0] = 0x83;
+  scrub_slabs.ids[1] = 0x84;
+  all.emplace_back(scrub_slabs);
+  auto free_slab = make<FreeSlab>(7, 0);
+  free_slab.id = 0x83;
+  all.emplace_back(free_slab);
+  auto slab_freed = make<SlabFreed>(7, 0);
+  slab_freed.code = 1 + static_cast<std::uint32_t>(Errc::driver);
+  slab_freed.text.set("cuMemFree: CUDA_ERROR_UNKNOWN");
+  all.emplace_back(slab_freed);
   return all;
 }
 

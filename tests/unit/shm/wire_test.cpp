@@ -113,7 +113,7 @@ TEST_CASE("F19: another major is refused by name") {
     const auto decoded = wire::decode(bytes, sender_of(message));
     REQUIRE_FALSE(decoded.ok());
     CHECK(decoded.error().code == Errc::protocol);
-    CHECK(decoded.error().message.find("the other side speaks protocol 2.0, this side 1.0") !=
+    CHECK(decoded.error().message.find("the other side speaks protocol 2.1, this side 1.1") !=
           std::string::npos);
     CHECK(wire::decode_header(bytes).ok());  // so that it can be answered
   }
@@ -141,7 +141,7 @@ TEST_CASE("F19: page layouts of another major are refused by name, those of anot
   theirs.job_page_major = 2;
   const auto refused = wire::check_layouts(theirs);
   REQUIRE_FALSE(refused.ok());
-  CHECK(refused.error().message.find("job page layout 2.9, this side 1.0") != std::string::npos);
+  CHECK(refused.error().message.find("job page layout 2.9, this side 1.1") != std::string::npos);
 }
 
 TEST_CASE("wrong magic, wrong size and an unknown type are refused") {
