@@ -137,7 +137,9 @@ TEST_CASE(
 }
 
 TEST_CASE("F05: a job can use what a zombie does not hold, and never more than its limit") {
-  TestBroker broker(two_jobs());
+  BrokerOptions options = two_jobs();
+  options.jobs = "[jobs.a]\nshare = \"0.5\"\nwait = \"200ms\"\n";  // the zombie's memory does not come back
+  TestBroker broker(options);
   TestClient client(broker);
   client.attach("a");
   client.alloc(300_MiB);
