@@ -229,6 +229,14 @@ class Arena {
   [[nodiscard]] Bytes lost_live() const;
   [[nodiscard]] Taken take_lost();
   [[nodiscard]] bool make_room(const Error& refused, Bytes needed);
+  // arena_close_up.cpp: whether holes have joined.
+  [[nodiscard]] bool close_up(Range& range, Stream stream);
+  // Slots of a hole; the range is closed up where no hole is that large. Error: out_of_memory.
+  struct Run {
+    NodeId node = kNoNode;
+    Address address = 0;
+  };
+  [[nodiscard]] Result<Run> take_hole(Range& range, std::uint32_t slots);
   // floor: what slabs, which go whole, must leave mapped.
   [[nodiscard]] Given give_back(Bytes target, Quiesce how, std::uint8_t min_age = 0, Bytes floor = {});
   [[nodiscard]] Given let_go(const Taken& taken, Quiesce how);

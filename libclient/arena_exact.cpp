@@ -14,14 +14,17 @@ Result<Address> Arena::allocate_exact(Bytes bytes) {
   const SlowGuard guard(slow_);
   if (!guard.held()) return arena_busy();
   const Bytes size = round_up(bytes, granularity_);
-  NodeId node = kNoNode;
-  Address block = 0;
   {
     const Locked locked(lock_);
     ++counts_.arena_misses;
-    node = large_.blocks.take_hole(static_cast<std::uint32_t>(round_up(size, chunk_) / chunk_));
-    if (node == kNoNode) return Error{Errc::out_of_memory, "no run of addresses for " + to_text(size)};
-    block = large_.base + large_.blocks.node(node).offset * kUnit;
+  }
+  const Result<Run> hole =
+      take_hole(large_, static_cast<std::uint32_t>(round_up(size, chunk_) / chunk_));
+  if (!hole) return hole.error();
+  const NodeId node = hole->node;
+  const Address block = hole->address;
+  {
+    const Locked locked(lock_);
     if (Status noted = shielded([&]() -> Status { return exact_.emplace(block, Exact{size}), Done{}; });
         !noted) {
       large_.blocks.drop(node, false);

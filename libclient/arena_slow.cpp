@@ -72,13 +72,15 @@ bool Arena::wait_for(std::uint64_t tags) {
 Result<Address> Arena::grow(Range& range, std::uint32_t units, Stream stream) {
   OffsetAllocator::Placement place;
   Taken taken;
-  {
+  const auto planned = [&] {
     const Locked locked(lock_);
-    if (!range.blocks.plan(units, tags_.find(stream), growth_chunks_, place)) {
-      return Error{Errc::out_of_memory, "no run of addresses for " + to_text(Bytes{units * kUnit}) +
-                                            ": the arena's range is too fragmented"};
-    }
+    if (!range.blocks.plan(units, tags_.find(stream), growth_chunks_, place)) return false;
     if (!slabs_) taken = take_idle(place.needed, false, 0, ~0U);
+    return true;
+  };
+  if (!planned() && !(close_up(range, stream) && planned())) {
+    return Error{Errc::out_of_memory, "no run of addresses for " + to_text(Bytes{units * kUnit}) +
+                                          ": the arena's range is too fragmented"};
   }
   const Address target = slot_address(range, place.slot);
   std::uint32_t moved = 0;
@@ -185,18 +187,17 @@ Status Arena::reserve(Bytes bytes) {
   const SlowGuard guard(slow_);
   if (!guard.held()) return arena_busy();
   Range& range = range_for(chunk_);
-  NodeId node = kNoNode;
   std::uint32_t count = 0;
-  Address target = 0;
   {
     const Locked locked(lock_);
     const Bytes missing = saturating_sub(bytes, mapped());
     if (missing.value == 0) return reserved_ = std::max(reserved_, bytes), Done{};
     count = static_cast<std::uint32_t>(round_up(missing, chunk_) / chunk_);
-    node = range.blocks.take_hole(count);
-    if (node == kNoNode) return Error{Errc::out_of_memory, "no run of addresses for " + to_text(missing)};
-    target = range.base + range.blocks.node(node).offset * kUnit;
   }
+  const Result<Run> hole = take_hole(range, count);
+  if (!hole) return hole.error();
+  const NodeId node = hole->node;
+  const Address target = hole->address;
   const Result<std::uint32_t> leased = shielded([&] { return source_.map(target, count, count); });
   const Locked locked(lock_);
   ++counts_.growths;

@@ -119,6 +119,11 @@ class OffsetAllocator {
   // `slots` slots of a hole, taken aside for new chunks or a block with a handle of its own; kNoNode where no
   // hole is that large, or the host has no memory.
   [[nodiscard]] NodeId take_hole(std::uint32_t slots);
+  // The smallest hole there is, but at most `most` slots of it, taken aside; kNoNode where there is none.
+  [[nodiscard]] NodeId take_smallest_hole(std::uint32_t most);
+  [[nodiscard]] std::uint32_t slots_in(NodeId taken) const {
+    return nodes_[taken].units / slots_.units_per_slot();
+  }
   // They are chunks now, and free.
   void make_chunks(NodeId taken);
   // They are a user's block now.

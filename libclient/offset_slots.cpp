@@ -217,6 +217,14 @@ NodeId OffsetAllocator::take_hole(std::uint32_t slots) {
   return kNoNode;
 }
 
+NodeId OffsetAllocator::take_smallest_hole(std::uint32_t most) {
+  NodeId best = kNoNode;
+  for (NodeId hole = holes_; hole != kNoNode; hole = nodes_[hole].list_next) {
+    if (room_of(hole) != 0 && (best == kNoNode || nodes_[hole].units < nodes_[best].units)) best = hole;
+  }
+  return best == kNoNode ? kNoNode : take_hole(std::min(most, room_of(best)));
+}
+
 NodeId OffsetAllocator::cut_hole(NodeId hole, std::uint32_t slots) {
   const std::uint32_t slot_units = slots_.units_per_slot();
   unlist_hole(hole);

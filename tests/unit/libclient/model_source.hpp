@@ -38,7 +38,8 @@ class ModelSource final : public ChunkSource {
 
   Status move(std::span<const Address> from, Address to) override {
     const Inside inside(*this, "move");
-    need_synchronised();
+    if (!moving_) need_synchronised();  // one synchronise is for all moves that follow it at once
+    moving_ = true;
     if (fail_move) return failed(*fail_move);
     for (const Address chunk : from)
       remove(chunk);
@@ -165,6 +166,7 @@ class ModelSource final : public ChunkSource {
     Inside(ModelSource& source, const char* call) : source_(source) {
       if (source_.inside_.exchange(true)) source_.faults.push_back("two calls at a time");
       source_.calls.emplace_back(call);
+      if (source_.calls.back() != "move") source_.moving_ = false;
       source_.lost_ = false;
       if (const auto hook = source_.on_call) hook(call);  // a copy: it may disarm itself
     }
@@ -204,6 +206,7 @@ class ModelSource final : public ChunkSource {
   std::map<Stream, Is> states_;  // of those that are not usable
   std::atomic<bool> inside_{false};
   bool synchronised_ = false;
+  bool moving_ = false;  // the last call was a move
   bool lost_ = false;
 };
 
