@@ -127,18 +127,18 @@ Status measure_many(Run& run) {
   std::vector<double> ours, singles;
   for (unsigned round = 0; round <= run.options.rounds; ++round) {
     std::vector<double> many, one;
-    for (unsigned i = 0; i < samples; ++i) {
-      const Result<double> us = (*lessee)->lease(kChunks);
-      if (!us) return us.error();
-      many.push_back(*us / kChunks);
-      if (Status back = (*lessee)->give_back(); !back) return back;
-      double sum = 0;
-      for (std::uint32_t chunk = 0; chunk < kChunks; ++chunk) {
-        const Result<double> single = (*lessee)->lease(1);
-        if (!single) return single.error();
-        sum += *single;
+    for (unsigned turn = 0; turn < 2 * samples; ++turn) {
+      if ((round + turn) % 2 == 0) {
+        const Result<double> us = (*lessee)->lease(kChunks);
+        if (!us) return us.error();
+        many.push_back(*us / kChunks);
+      } else {
+        for (std::uint32_t chunk = 0; chunk < kChunks; ++chunk) {
+          const Result<double> single = (*lessee)->lease(1);
+          if (!single) return single.error();
+          one.push_back(*single);
+        }
       }
-      one.push_back(sum / kChunks);
       if (Status back = (*lessee)->give_back(); !back) return back;
     }
     if (round == 0) continue;

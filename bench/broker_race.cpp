@@ -47,8 +47,9 @@ struct Race {
 void note(Slot& slot, std::span<const Fd> fds) {
   for (const Fd& fd : fds) {
     struct stat file {};
-    if (::fstat(fd.get(), &file) == 0 && slot.chunks < kChunks)
-      slot.identities[slot.chunks++] = {file.st_dev, file.st_ino};
+    if (::fstat(fd.get(), &file) != 0) continue;
+    if (slot.chunks < kChunks) slot.identities[slot.chunks] = {file.st_dev, file.st_ino};
+    ++slot.chunks;  // more than its guarantee is over-commitment, counted below
   }
 }
 
@@ -206,10 +207,9 @@ Status measure_race(Run& run) {
         for (const Slot& slot : race->slots) {
           below += slot.chunks < kChunks || Bytes{slot.bytes} < 32_MiB * kChunks ? 1 : 0;
           chunks += slot.chunks;
-          seen.insert(slot.identities, slot.identities + slot.chunks);
+          seen.insert(slot.identities, slot.identities + std::min<std::uint64_t>(slot.chunks, kChunks));
         }
-        over += chunks - seen.size();  // chunks that two of them got
-        if (chunks > kClients * kChunks) over += chunks - kClients * kChunks;
+        over += chunks - seen.size();  // chunks that two of them got, or one above its guarantee
         if (Status idle = (*stage)->wait_idle(); !idle) return idle;
         if (round != 0) ours.push_back(race->ms);
       } else {

@@ -83,6 +83,8 @@ int run(const Options& options, const std::vector<std::string>& wanted, const st
     for (std::size_t i = plain; i < run.report.plain.size(); ++i)
       print_plain(std::cout, run.report.plain[i]);
     if (!measured) failed = cannot(std::string(gate.id) + ": " + measured.error().message);
+    if (measured && run.report.gates.size() == figures && run.report.plain.size() == plain)
+      failed = cannot(std::string(gate.id) + ": none of these traces is for it");
   }
   if (!json.empty()) {
     std::ofstream file(json);
@@ -90,6 +92,7 @@ int run(const Options& options, const std::vector<std::string>& wanted, const st
     file.close();
     if (!file) return cannot("cannot write " + json);
   }
+  if (options.brief) std::cout << "brief: these figures say that it works, not how fast it is\n";
   if (failed != 0) return failed;
   return run.report.any_count_over() || (strict && run.report.any_over()) ? 1 : 0;
 }
@@ -112,7 +115,9 @@ int main(int argc, char** argv) {
   app.add_option("--rounds", options.rounds, "of a timed figure, 15 where not given")
       ->check(CLI::Range(1, 1000));
   app.add_option("--seed", options.seed, "of the generated traces, 1 where not given");
-  app.add_option("--trace", options.files, "replay these RMM logs (CSV) in place of the generated traces");
+  app.add_option("--trace", options.files,
+                 "replay this RMM log (CSV) in place of the generated traces; may be repeated")
+      ->allow_extra_args(false);
   app.add_flag("--brief", options.brief,
                "small traces and short waits: shows that it works, measures nothing");
   app.add_flag("--strict", strict, "exit status 1 where any figure is OVER, not only a count that must be 0");

@@ -63,7 +63,8 @@ void Core::State::on(const events::Request& event, Actions& out) {
   const std::uint64_t most = event.exact ? 1 : pieces(want, piece);
 
   const Wish wish{event.session, event.request, asked, piece, least, most};
-  const Admission now = admission(wish, waiting()[session->job.value], false);
+  const Bytes ahead = waiting()[session->job.value];
+  const Admission now = admission(wish, ahead, false);
   if (const std::uint64_t granted = pieces_of(wish, now); granted != 0) return order(wish, granted);
   Refusal why = refusal(*session, asked, now.rule, now.headroom, "");
   if (event.ahead) {
@@ -72,7 +73,9 @@ void Core::State::on(const events::Request& event, Actions& out) {
   }
   // One for each session: the library asks for one thing at a time, and what waits costs the broker at every
   // event (F28).
-  if (now.rule == Refusal::Rule::limit && !waits(event.session) && worth_waiting({wish})) {
+  const bool worth = (now.rule == Refusal::Rule::limit && worth_waiting({wish})) ||
+                     (setup.jobs[session->job.value].wait_ns != 0 && may_come(wish, ahead));
+  if (!waits(event.session) && worth) {
     waiters.push_back({wish});  // serve_waiters asks for what it needs
     return;
   }
@@ -86,6 +89,11 @@ Admission Core::State::admission(const Wish& wish, Bytes ahead, bool coming_too)
   PoolView pool = pool_view();
   if (coming_too) pool.free_now = pool.free_guaranteed;
   return admit(all, session.job.value, pool, session.reclaimable, false, wish.bytes());
+}
+
+// Whether it fits once what is on its way to F, being unmade or made anew, has arrived.
+bool Core::State::may_come(const Wish& wish, Bytes ahead) const {
+  return pieces_of(wish, admission(wish, ahead, true)) != 0;
 }
 
 std::uint64_t Core::State::pieces_of(const Wish& wish, const Admission& admission) {

@@ -91,6 +91,7 @@ struct Core::State {
   // `coming_too`: as if all that becomes F by itself were there.
   [[nodiscard]] Admission admission(const Wish& wish, Bytes ahead, bool coming_too) const;
   [[nodiscard]] static std::uint64_t pieces_of(const Wish& wish, const Admission& admission);
+  [[nodiscard]] bool may_come(const Wish& wish, Bytes ahead) const;
   void order(const Wish& wish, std::uint64_t pieces);
   void take_back(ChunkId id);  // OFFERED, HELD or ORPHAN, given back by a live client
   void send_ready(Actions& out);

@@ -131,9 +131,7 @@ Core::State::Served Core::State::serve(Waiter& waiter, Bytes ahead, Actions& out
     return Served::waits;
   }
   // What came back may be on its way to F still: being unmade, or made anew.
-  if (!waiter.expired && pieces_of(waiter.wish, admission(waiter.wish, ahead, true)) != 0) {
-    return Served::waits;
-  }
+  if (!waiter.expired && may_come(waiter.wish, ahead)) return Served::waits;
   const BookedSession& session = *book.find(waiter.wish.session);
   refuse(session, waiter.wish.request,
          refusal(session, waiter.wish.asked, now.rule, now.headroom, asked_back_text(waiter)), out);

@@ -174,6 +174,7 @@ struct DeviceRoom {
   // Of `foreign`, all of the helper's: its context and the slabs. It is part of `clients`.
   Bytes helper_bytes = {};
   std::vector<std::int32_t> pids = {};  // of the processes that the device names
+  bool names_all = false;               // the helper is among them: who is not named has nothing there
   bool helper = false;  // the broker's helper runs: its context is in what is used, and goes when it likes
 };
 

@@ -62,7 +62,8 @@ class Helper {
       if (done.ok()) done = need_context();
       const bool tried = done.ok();
       if (tried) done = overwrite(*scrub, datagram.fds);
-      datagram.fds.clear();  // before the answer: then nothing of these chunks is here any more
+      datagram.fds.clear();         // before the answer: then nothing of these chunks is here any more
+      if (exit_code_) return done;  // without one: they are lost with us
       return answer(wire::make<wire::Scrubbed>(id, 0), done, tried);
     }
     if (const auto* scrub = std::get_if<wire::ScrubSlabs>(&message))
@@ -99,10 +100,17 @@ class Helper {
     for (const Chunk& chunk : chunks)
       run.push_back(&chunk);
     APPORTION_FAULT_POINT("helper.before_scrub");
-    if (Status scrubbed = scrub(device_, run); !scrubbed.ok()) return scrubbed;
+    bool kept = false;
+    if (Status scrubbed = scrub(device_, run, kept); !scrubbed.ok()) return end_where(kept, scrubbed);
     for (Chunk& chunk : chunks)
-      if (Status released = chunk.release(); !released.ok()) return released;
+      if (Status released = chunk.release(); !released.ok()) return end_where(true, released);
     return Done{};
+  }
+
+  // What the driver does not let go of goes with this process alone, before anybody takes it for free.
+  Status end_where(bool kept, const Status& status) {
+    if (kept) exit_code_ = kHelperBrokenContext;
+    return status;
   }
 
   Status overwrite(const wire::ScrubSlabs& request) {

@@ -336,8 +336,11 @@ void HelperLink::lost(pid_t pid, const std::string& how) {
   const bool overwriting = given && queue_.front().kind == Task::Kind::scrub_chunks;
   std::set<ChunkId> slabs = std::exchange(slabs_, {});
   if (given && !overwriting) {
-    slabs.insert(queue_.front().pieces.front().id);
-    queue_.pop_front();
+    // One that never heard of it has made nothing: the next one is asked.
+    if (phase_ == Phase::sent || queue_.front().kind != Task::Kind::make_slab) {
+      slabs.insert(queue_.front().pieces.front().id);
+      queue_.pop_front();
+    }
     timer_.reset();
     phase_ = Phase::none;
   }

@@ -303,9 +303,13 @@ void Shell::room_read(const Pool::Room& room) {
   }
   reading.foreign = foreign;
   reading.helper = helper_.pid() != 0;
-  std::erase_if(dead_helpers_, [&](pid_t pid) {
-    return std::find(reading.pids.begin(), reading.pids.end(), pid) == reading.pids.end();
-  });
+  reading.names_all = reading.helper && std::find(reading.pids.begin(), reading.pids.end(), helper_.pid()) !=
+                                            reading.pids.end();
+  // A list that could not be read would make a dead helper that is still there a stranger.
+  if (!reading.pids.empty())
+    std::erase_if(dead_helpers_, [&](pid_t pid) {
+      return std::find(reading.pids.begin(), reading.pids.end(), pid) == reading.pids.end();
+    });
   event(reading);
 }
 

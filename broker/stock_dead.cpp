@@ -9,6 +9,8 @@ namespace {
 
 // A reading may be this old (as in graveyard.cpp).
 constexpr std::int64_t kReadingLagNs = 100'000'000;
+// Where no reading names processes: far longer than a device takes to let go of a killed one.
+constexpr std::int64_t kNamelessPatienceNs = 30'000'000'000;
 
 }  // namespace
 
@@ -50,12 +52,14 @@ void Stock::handle(const events::DeviceRoom& reading, Actions& out) {
 }
 
 // Rules 35, 38: to free what a process still has open is undefined, and a pidfd does not say that the device
-// has let go of it. A process that the device does not name any more has nothing open.
+// has let go of it. A process that the device does not name any more has nothing open. A list that does not
+// name the helper either, which has a context, says nothing about anybody.
 void Stock::free_unnamed(const events::DeviceRoom& event) {
   std::erase_if(unfreed_, [&](const Unfreed& slab) {
     const bool named =
         slab.pid != 0 && std::find(event.pids.begin(), event.pids.end(), slab.pid) != event.pids.end();
-    if (named || slab.at.value + kReadingLagNs > event.read_at.value) return false;
+    const std::int64_t lag = slab.pid != 0 && !event.names_all ? kNamelessPatienceNs : kReadingLagNs;
+    if (named || slab.at.value + lag > event.read_at.value) return false;
     close(slab.id);
     return true;
   });

@@ -5,7 +5,8 @@
 
 namespace apportion {
 
-Status scrub(const Device& device, std::span<const Chunk* const> chunks) {
+Status scrub(const Device& device, std::span<const Chunk* const> chunks, bool& left_mapped) {
+  left_mapped = false;
   const DriverTable& driver = device.driver();
   // All of them in one run of addresses: the driver's calls cost by the call, not by the byte.
   Result<Mapping> mapped = Mapping::map(device, chunks);
@@ -13,9 +14,11 @@ Status scrub(const Device& device, std::span<const Chunk* const> chunks) {
   const CUresult given = driver.memset_d8_async(mapped->base(), 0, mapped->size().value, nullptr);
   // Waited for also after an error: nothing is unmapped under work that may still run.
   const CUresult done = driver.stream_synchronize(nullptr);
+  const Status unmapped = mapped->unmap();
+  left_mapped = !unmapped.ok();
   if (given != CUDA_SUCCESS) return driver_error(driver, given, "cuMemsetD8Async");
   if (done != CUDA_SUCCESS) return driver_error(driver, done, "cuStreamSynchronize");
-  return mapped->unmap();
+  return unmapped;
 }
 
 }  // namespace apportion

@@ -1,6 +1,6 @@
 // Where a range has room, but no run of addresses long enough for a block: idle chunks lie between its holes.
-// They are moved into its smallest holes, and the holes that they leave join. Live blocks stay where they are.
-// Never with slabs, which cannot be moved.
+// They are moved into its smallest holes, and the holes that they leave join. Live blocks stay where they
+// are. Never with slabs, which cannot be moved.
 #include <algorithm>
 
 #include "libclient/arena.hpp"

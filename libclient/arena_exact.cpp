@@ -18,8 +18,7 @@ Result<Address> Arena::allocate_exact(Bytes bytes) {
     const Locked locked(lock_);
     ++counts_.arena_misses;
   }
-  const Result<Run> hole =
-      take_hole(large_, static_cast<std::uint32_t>(round_up(size, chunk_) / chunk_));
+  const Result<Run> hole = take_hole(large_, static_cast<std::uint32_t>(round_up(size, chunk_) / chunk_));
   if (!hole) return hole.error();
   const NodeId node = hole->node;
   const Address block = hole->address;

@@ -148,11 +148,11 @@ Result<BrokerLink::Granted> BrokerLink::receive_grant(std::uint64_t request_id, 
   }
 }
 
-Status BrokerLink::request_slab(Bytes bytes, const TakeSlab& take) {
+Status BrokerLink::request_slab(Bytes bytes, bool ahead, const TakeSlab& take) {
   const Exchange exchange(*this);
   auto message = wire::make<wire::Request>(next_request_++, welcome_.header.epoch);
   message.min_bytes = message.want_bytes = bytes.value;
-  message.flags = wire::Request::kExact;
+  message.flags = wire::Request::kExact | (ahead ? wire::Request::kAhead : 0);
   if (Status sent = send(message); !sent) return sent;
   channel::Datagram datagram;
   Result<wire::Message> answer =
@@ -165,7 +165,7 @@ Status BrokerLink::request_slab(Bytes bytes, const TakeSlab& take) {
     return lose({Errc::protocol, "the broker at " + path_ + " answered REQUEST with something else"});
   }
   APPORTION_FAULT_POINT("client.after_grant");
-  Status taken = take(grant->entries[0]);
+  Status taken = shielded([&] { return take(grant->entries[0]); });
   if (!taken) {
     refuse_grant(*grant, taken.error().code);
     return taken;

@@ -63,7 +63,8 @@ class BrokerLink {
   // In a session whose memory comes as slabs: one of exactly `bytes`, which `take` opens, or leaves nothing.
   // Errors as request()'s, and take's.
   using TakeSlab = std::function<Status(const wire::SlabPlace& slab)>;
-  [[nodiscard]] Status request_slab(Bytes bytes, const TakeSlab& take);
+  // ahead: of need, see wire::Request::kAhead.
+  [[nodiscard]] Status request_slab(Bytes bytes, bool ahead, const TakeSlab& take);
   // These are unmapped or closed here. Waits for the broker to have booked them.
   [[nodiscard]] Status release(std::span<const std::uint64_t> ids);
   // Ends the session and closes the socket.

@@ -172,6 +172,8 @@ Status Client::start_attendant() {
 }
 
 void Client::settle_call() {
+  // F52: who frees what was lost and asks for no more must not keep it open and charged.
+  if (slabs_ != nullptr && losing()) static_cast<void>(settle_losses().ok());
   answer_recalls(Arena::Quiesce::synchronize);
   if (arena_->due()) have_swept();
 }

@@ -21,14 +21,14 @@ SlabSource::~SlabSource() {
     lease.import.leave_open();
 }
 
-Status SlabSource::open(Address name, Bytes bytes) {
+Status SlabSource::open(Address name, Bytes bytes, bool ahead) {
   lost_ = false;
   const auto [lease, added] = leases_.try_emplace(name);  // first: the host may have no memory for it (F31)
   APPORTION_CHECK(added);
   Status opened = Done{};
   try {
     opened = broker_.request_slab(
-        bytes, [&](const wire::SlabPlace& granted) { return take(lease, granted, bytes); });
+        bytes, ahead, [&](const wire::SlabPlace& granted) { return take(lease, granted, bytes); });
   } catch (const std::bad_alloc&) {
     leases_.erase(lease);
     throw;
@@ -72,10 +72,11 @@ Status SlabSource::close(Leases::iterator lease) {
 }
 
 Result<std::uint32_t> SlabSource::map(Address address, std::uint32_t min, std::uint32_t want) {
-  Status opened = open(address, kSlabGranularity * want);
+  // More than is needed only where that costs nobody anything.
+  Status opened = open(address, kSlabGranularity * want, min != want);
   if (opened) return want;
   if (min == want || !none_left(opened.error())) return opened.error();
-  if (opened = open(address, kSlabGranularity * min); !opened) return opened.error();
+  if (opened = open(address, kSlabGranularity * min, false); !opened) return opened.error();
   return min;
 }
 

@@ -30,7 +30,7 @@ class SlabSource final : public SessionSource {
   Result<std::uint32_t> map(Address address, std::uint32_t min, std::uint32_t want) override;
   Status move(std::span<const Address> from, Address to) override;
   Returned unmap(std::span<const Address> chunks) override;
-  Status map_exact(Address address, Bytes bytes) override { return open(address, bytes); }
+  Status map_exact(Address address, Bytes bytes) override { return open(address, bytes, false); }
   Status unmap_exact(Address address, Bytes bytes) override;
   Status synchronize(Stream stream) override;
   Status wait_for(std::span<const Stream> streams) override { return context_.wait_for(streams); }
@@ -51,7 +51,7 @@ class SlabSource final : public SessionSource {
   };
   using Leases = std::map<Address, Lease>;
   // A slab of exactly `bytes`, leased and open under this name.
-  [[nodiscard]] Status open(Address name, Bytes bytes);
+  [[nodiscard]] Status open(Address name, Bytes bytes, bool ahead);
   [[nodiscard]] Status take(Leases::iterator lease, const wire::SlabPlace& granted, Bytes bytes);
   [[nodiscard]] Status close(Leases::iterator lease);
   void tell_released(std::span<const std::uint64_t> ids) noexcept;

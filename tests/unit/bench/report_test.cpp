@@ -33,6 +33,7 @@ TEST_CASE("a figure above what is allowed is OVER, one whose quartiles are 1.25 
   CHECK(judge({1.0, 0.8, 1.0}, 2.0) == Verdict::ok);
   CHECK(judge({1.0, 0.8, 1.01}, 2.0) == Verdict::noisy);
   CHECK(judge({3.0, 0.8, 5.0}, 2.0) == Verdict::noisy);
+  CHECK(judge({3.0, 2.1, 5.0}, 2.0) == Verdict::over);  // however noisy
   CHECK(judge({0, 0, 0}, 0) == Verdict::ok);
   CHECK(judge({1, 1, 1}, 0) == Verdict::over);
 }

@@ -1,5 +1,5 @@
-// What the naive rules (naive.hpp) say about a world as it is: whether a request made now is granted, waits or
-// is refused. In granules (half chunks).
+// What the naive rules (naive.hpp) say about a world as it is: whether a request made now is granted, waits
+// or is refused. In granules (half chunks).
 #pragma once
 
 #include "tests/unit/broker/naive.hpp"

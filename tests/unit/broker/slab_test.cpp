@@ -151,6 +151,24 @@ TEST_CASE("slab: a grant that is not sent or not taken, and an order given up, l
   }
 }
 
+TEST_CASE("F01: where the device names nobody, a dead holder's slab is freed long after, not at once") {
+  Story story;
+  const ChunkId id = story.slab(0, 2);
+  story.world.apply({Kind::die, 0});
+  const auto nameless = [&] {
+    events::DeviceRoom room{256_MiB, 1_GiB, std::nullopt, {story.world.now}};
+    room.helper = true;
+    story.world.feed(room);
+    return count(story.world.take_actions<actions::FreeSlab>());
+  };
+  story.world.now += 5'000'000'000;
+  CHECK(nameless() == 0);
+  story.world.apply({Kind::memory_back, 0});
+  story.world.now += 30'000'000'000;
+  CHECK(nameless() == 1);
+  CHECK(story.state_of(id) == ChunkState::zombie);
+}
+
 TEST_CASE(
     "F01: a dead holder's slab is freed when the device names the process no more, loose when it shows the "
     "room") {

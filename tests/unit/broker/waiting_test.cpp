@@ -229,6 +229,22 @@ TEST_CASE("waiting: what comes back is waited for until it can be granted, unmad
   CHECK(world.client(1).unacked.back().ids.size() == 2);
 }
 
+TEST_CASE("waiting F01: what a killed job had, being made anew and nobody's, is waited for by a burst too") {
+  World world(small_setup(4, {{"a", 1, 4}, {"b", 0, 4}}), {{"a"}, {"b", 2}});
+  world.start();
+  world.attach(0);
+  REQUIRE(world.take(0, 4).size() == 4);
+  world.apply({Kind::die, 0});
+  world.work();
+  world.apply({Kind::memory_back, 0});
+  world.apply({Kind::read_device});  // loose, and now being made
+  world.attach(1);
+  world.apply({Kind::request, 1, 3, 3});
+  CHECK(world.take_refusals().empty());
+  world.work();
+  REQUIRE(world.client(1).unacked.size() == 1);
+}
+
 TEST_CASE("waiting: what all of the job could give is too little: refused at once, and nobody is asked") {
   SharedJob world;
   REQUIRE(world.take(0, 1).size() == 1);

@@ -105,7 +105,7 @@ void World::note_loosened(ChunkId id) {
 void World::read_device() {
   now += 1'000'000'000;  // well past what a reading may lag behind
   events::DeviceRoom room{kTestDevice - physical() - kContext, kTestDevice, Bytes{}, {now}};
-  room.helper = true;
+  room.helper = room.names_all = true;
   room.helper_bytes = kContext;
   for (const ChunkId id : slabs_)
     room.helper_bytes += size_.at(id);

@@ -61,7 +61,9 @@ TEST_CASE("a scrub leaves zeros, no mapping and no addresses, and is done when i
   CHECK(written.left(sim.device()) == 6 * 64);
   const auto before = sim.left();
   const auto violations = sim.control().violations();
-  REQUIRE(scrub(sim.device(), written.pointers).ok());
+  bool left_mapped = true;
+  REQUIRE(scrub(sim.device(), written.pointers, left_mapped).ok());
+  CHECK_FALSE(left_mapped);
   CHECK(sim.left() == before);
   CHECK(written.left(sim.device()) == 0);
   CHECK(sim.control().violations() == violations);  // unmapped after the work, not under it
@@ -77,11 +79,19 @@ TEST_CASE("F38: a scrub that fails at any of its calls says so, and leaves no ma
        {"cuMemAddressReserve", "cuMemMap", "cuMemSetAccess", "cuMemsetD8Async", "cuStreamSynchronize"}) {
     INFO(function);
     const FailingCall failing(function, CUDA_ERROR_UNKNOWN);
-    const Status done = scrub(sim.device(), written.pointers);
+    bool left_mapped = true;
+    const Status done = scrub(sim.device(), written.pointers, left_mapped);
     CHECK(failing.met());
+    CHECK_FALSE(left_mapped);
     REQUIRE_FALSE(done.ok());
     CHECK(done.error().message.find(function) != std::string::npos);
     CHECK(sim.left() == before);
   }
-  CHECK(scrub(sim.device(), written.pointers).ok());
+  bool left_mapped = false;
+  {
+    const FailingCall failing("cuMemUnmap", CUDA_ERROR_UNKNOWN);
+    CHECK_FALSE(scrub(sim.device(), written.pointers, left_mapped).ok());
+    CHECK(left_mapped);
+  }
+  CHECK(scrub(sim.device(), written.pointers, left_mapped).ok());
 }

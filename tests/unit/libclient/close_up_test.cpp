@@ -10,7 +10,8 @@ using apportion::testing::must_allocate;
 
 namespace {
 
-// Nine places for large chunks of 2 MiB. Places 2 and 6 are idle, 4 is live, the rest are holes: no run of four, nor a hole of three.
+// Nine places for large chunks of 2 MiB. Places 2 and 6 are idle, 4 is live, the rest are holes: no run of
+// four, nor a hole of three.
 struct InPieces {
   InPieces() : source(2_MiB, 8), arena(ranges(), source) {
     std::vector<Address> blocks;
@@ -41,7 +42,8 @@ struct InPieces {
 
 }  // namespace
 
-TEST_CASE("close up: a block gets a run although idle chunks lie between the holes, and leases what is missing") {
+TEST_CASE(
+    "close up: a block gets a run although idle chunks lie between the holes, and leases what is missing") {
   InPieces pieces;
   const Result<Address> block = pieces.arena.allocate(8_MiB, 0);
   REQUIRE(block.ok());
