@@ -197,6 +197,8 @@ std::optional<Attendant::Clock::time_point> Client::attend() noexcept {
     if (next_sweep_ && now >= *next_sweep_) {
       next_sweep_.reset();
       if (arena_->sweep()) next_sweep_ = Attendant::Clock::now() + sweep_every_;
+      // What its exchanges with the broker read is on nobody's watch any more.
+      answer_recalls(Arena::Quiesce::events);
       report();
     }
   } catch (const std::bad_alloc&) {  // F31: what was asked for is not given

@@ -32,9 +32,19 @@ struct Bench {
                  [this](const std::vector<ChunkId>& ids, const std::optional<HelperLink::Failure>& failure) {
                    answers.push_back({ids, failure});
                  },
-             .slab_made = {},
-             .slab_freed = {},
-             .slabs_lost = {}},
+             .slab_made =
+                 [this](ChunkId id, const Result<IpcHandle>& made) {
+                   slabs.push_back((made.ok() ? "made " : "not made ") + std::to_string(id.value));
+                 },
+             .slab_freed =
+                 [this](ChunkId id, const Status& freed) {
+                   slabs.push_back((freed.ok() ? "freed " : "not freed ") + std::to_string(id.value));
+                 },
+             .slabs_lost =
+                 [this](const std::vector<ChunkId>& ids, const std::string&, pid_t) {
+                   for (const ChunkId id : ids)
+                     slabs.push_back("lost " + std::to_string(id.value));
+                 }},
             std::move(setup)) {
     helper(does);
   }
@@ -72,6 +82,7 @@ struct Bench {
   };
   Loop loop;
   std::vector<Answered> answers;
+  std::vector<std::string> slabs;  // what was said of them
   bool export_fails = false;
   bool bad_fd = false;
   HelperLink link;
@@ -108,6 +119,51 @@ TEST_CASE("F52: helper link: what a helper died over is lost, what waited goes t
   CHECK(bench.answers[0].ids.size() == 2);
   CHECK_FALSE(bench.answers[1].failure.has_value());
   CHECK(bench.link.pid() != first);
+}
+
+TEST_CASE("F52: helper link: a helper that dies over chunks takes its slabs with it, each told once") {
+  using Said = std::vector<std::string>;
+  Bench bench("dies");
+  bench.link.make_slab({10}, 2_MiB);
+  bench.link.make_slab({11}, 2_MiB);
+  REQUIRE(turn_until(bench.loop, [&] { return bench.slabs.size() == 2; }));
+  CHECK(bench.slabs == Said{"made 10", "made 11"});
+  const pid_t first = bench.link.pid();
+  bench.scrub(1, 1);
+  bench.link.free_slab({11});  // waits behind it, and has no meaning then
+  bench.link.make_slab({12}, 2_MiB);
+  bench.helper("overwrites");
+  REQUIRE(bench.wait_answers(1));
+  CHECK(bench.answers[0].failure->how == How::lost);
+  REQUIRE(turn_until(bench.loop, [&] { return bench.slabs.size() == 5; }));
+  CHECK(bench.slabs == Said{"made 10", "made 11", "lost 10", "lost 11", "made 12"});
+  CHECK(bench.link.pid() != first);
+}
+
+TEST_CASE("F52: helper link: one that dies over a slab loses that and no other, and who waits is served") {
+  Bench bench("dies over a slab");
+  bench.link.make_slab({10}, 2_MiB);
+  bench.link.make_slab({11}, 2_MiB);
+  bench.helper("overwrites");
+  REQUIRE(turn_until(bench.loop, [&] { return bench.slabs.size() == 2; }));
+  CHECK(bench.slabs == std::vector<std::string>{"lost 10", "made 11"});
+}
+
+TEST_CASE("helper link: a helper stays while it has slabs, through refusals too, and leaves after the last") {
+  Bench bench("refuses and goes on", {FAKE_HELPER_PROGRAM, kShort, kLong});
+  bench.link.make_slab({10}, 2_MiB);
+  bench.scrub(1, 1);
+  REQUIRE(bench.wait_answers(1));
+  CHECK(bench.answers[0].failure->how == How::refused);
+  const pid_t helper = bench.link.pid();
+  REQUIRE(helper != 0);
+  bool idle_is_over = false;
+  const auto timer = bench.loop.after(4 * kShort, [&] { idle_is_over = true; });
+  REQUIRE(turn_until(bench.loop, [&] { return idle_is_over; }));
+  CHECK(bench.link.pid() == helper);
+  bench.link.free_slab({10});
+  CHECK(turn_until(bench.loop, [&] { return bench.link.pid() == 0; }));
+  CHECK(bench.slabs == std::vector<std::string>{"made 10", "freed 10"});
 }
 
 TEST_CASE("F45, F52: helper link: a silent helper is killed, its chunks are lost, and others are served") {
