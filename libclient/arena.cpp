@@ -199,7 +199,7 @@ Result<ArenaStats> Arena::stats(std::uint32_t look) {
       Bytes{std::max(small_.blocks.largest_free(look), large_.blocks.largest_free(look)) * kUnit};
   stats.idle_bytes = chunk_ * (std::uint64_t{small_.blocks.idle_slots()} + large_.blocks.idle_slots());
   const Bytes lost{(slabs_ ? small_.blocks.free_units(lost_) : 0) * kUnit};
-  const auto free = [this, lost](std::uint64_t units) { return saturating_sub(Bytes{units * kUnit}, lost); };
+  const auto free = [lost](std::uint64_t units) { return saturating_sub(Bytes{units * kUnit}, lost); };
   stats.cached_bytes = free(small_.blocks.free_units() + large_.blocks.free_units()) + stats.magazine_bytes;
   stats.graph_pool_bytes = free(small_.blocks.pool_units() + large_.blocks.pool_units());
   stats.pending_bytes = free(small_.blocks.pending_units() + large_.blocks.pending_units());
